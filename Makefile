@@ -1,0 +1,55 @@
+# Everything a newcomer needs: Python 3.11+ and make. Each target installs what it uses into .venv.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+
+.DEFAULT_GOAL := help
+.PHONY: help install dev demo test lint format bench lock clean
+
+help: ## show this
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+$(BIN)/python:
+	@$(PYTHON) -c 'import sys; sys.exit("Tollgate needs Python 3.11 or newer, this is " + sys.version.split()[0] + "; try: make PYTHON=python3.12 " if sys.version_info < (3, 11) else 0)'
+	$(PYTHON) -m venv $(VENV)
+
+$(VENV)/.runtime: $(BIN)/python requirements.lock pyproject.toml
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --editable .
+	@touch $@
+
+$(VENV)/.dev: $(VENV)/.runtime requirements-dev.lock
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements-dev.lock
+	@touch $@
+
+install: $(VENV)/.runtime ## the tollgate command in .venv/bin
+
+dev: $(VENV)/.dev ## the same with what tests and lint need
+
+demo: $(VENV)/.runtime ## send the pods of examples/ through a real TLS webhook and print what happens
+	$(BIN)/python -m examples.demo
+
+test: $(VENV)/.dev ## all tests that need no cluster
+	$(BIN)/python -m pytest -n auto
+
+lint: $(VENV)/.dev ## ruff, mypy --strict, import-linter
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports --no-cache
+
+format: $(VENV)/.dev ## ruff, writing
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+bench: $(VENV)/.dev ## ratios against a bare server in the same run
+	$(BIN)/python -m benchmarks.in_process
+	$(BIN)/python -m benchmarks.tls_loop
+
+lock: $(VENV)/.dev ## renew the lock files from pyproject.toml
+	$(BIN)/python -m pip install --quiet uv
+	$(BIN)/uv pip compile --quiet --universal --generate-hashes --python-version 3.11 --no-header --output-file requirements.lock pyproject.toml
+	$(BIN)/uv pip compile --quiet --universal --generate-hashes --python-version 3.11 --no-header --group dev --constraint requirements.lock --output-file requirements-dev.lock pyproject.toml
+
+clean: ## remove the virtual environment and caches
+	rm -rf $(VENV) .mypy_cache .ruff_cache .hypothesis

@@ -1,0 +1,1 @@
+"""Certificates: who signs them, what they say, how they are written."""

@@ -1,0 +1,128 @@
+"""Cohort arithmetic: what fits into a budget now, and what never will. Kueue's words and rules, in whole tokens/s.
+
+lendable = min(lendingLimit, nominal); guaranteed = nominal - lendable; pool = sum of lendable over the cohort.
+A budget may hold up to nominal + borrowingLimit while the sum of max(0, held - guaranteed) stays within the pool; what
+is guaranteed can always be used by its owner (kueue pkg/cache/scheduler/resource_node.go, `available`).
+"""
+
+from collections.abc import Iterable, Mapping
+
+from msgspec import Struct
+
+from webhook.domain.rules import Budget
+
+
+class Held(Struct, frozen=True):
+    """What one budget has given out, in tokens/s."""
+
+    used: int = 0
+    """Held by pods that are there."""
+    reserved: int = 0
+    """Named reservations: admitted, not yet seen (offline: admitted earlier in this call)."""
+
+    @property
+    def total(self) -> int:
+        """Used and reserved together."""
+        return self.used + self.reserved
+
+
+class Room(Struct, frozen=True):
+    """One budget's numbers at one moment, as messages, JSON and audit annotations give them."""
+
+    name: str
+    nominal: int
+    used: int
+    reserved: int
+    borrowable: int
+    """How much of the largest claim that fits now would be beyond the budget's own nominal; never below 0."""
+    cohort: str | None
+    largest: int
+    """The largest claim that fits now; 0 or more."""
+    ever: int
+    """The largest claim that could fit if the whole cohort were empty."""
+
+
+class Charge(Struct, frozen=True):
+    """What validate asks the ledger to hold for one pod."""
+
+    uid: str
+    kind: str
+    namespace: str
+    name: str
+    budget: str
+    tokens_per_second: int
+    limited: bool = True
+    """False in Warn and Audit: charged as found, whatever the budget says."""
+    holds: bool = False
+    """The pod is behind our gate: no room means it waits, not that it is denied."""
+    priority: int = 0
+    deadline_epoch_seconds: float | None = None
+
+
+def _lendable(budget: Budget) -> int:
+    if budget.cohort is None:
+        return budget.tokens_per_second
+    if budget.lending_limit is None:
+        return budget.tokens_per_second
+    return min(budget.lending_limit, budget.tokens_per_second)
+
+
+def guaranteed(budget: Budget) -> int:
+    """What a budget never lends."""
+    return budget.tokens_per_second - _lendable(budget)
+
+
+def _ceiling(budget: Budget) -> int | None:
+    """Nominal plus borrowingLimit; None where nothing but the pool limits it."""
+    if budget.cohort is None:
+        return budget.tokens_per_second
+    if budget.borrowing_limit is None:
+        return None
+    return budget.tokens_per_second + budget.borrowing_limit
+
+
+def cohort_of(budget: Budget, budgets: Iterable[Budget]) -> tuple[Budget, ...]:
+    """The budgets that share one ledger with this one, itself included, in policy order."""
+    if budget.cohort is None:
+        return (budget,)
+    return tuple(other for other in budgets if other.cohort == budget.cohort)
+
+
+def ledger_key(budget: Budget) -> str:
+    """The name of the ledger that a budget is accounted in; a ConfigMap of that name in a cluster."""
+    return f"tollgate-ledger-cohort-{budget.cohort}" if budget.cohort else f"tollgate-ledger-budget-{budget.name}"
+
+
+def largest_claim(budget: Budget, cohort: Iterable[Budget], held: Mapping[str, int], *, may_borrow: bool = True) -> int:
+    """The largest claim in tokens/s that fits now; 0 where nothing does.
+
+    `held` is used plus reserved by budget name. Where the pool is overdrawn (pods that came in past us), the owner may
+    still use what is guaranteed to it. `may_borrow` False keeps the claim within the budget's own nominal.
+    """
+    own = held.get(budget.name, 0)
+    free_in_pool = 0
+    for member in cohort:
+        free_in_pool += _lendable(member) - max(0, held.get(member.name, 0) - guaranteed(member))
+    largest = max(0, guaranteed(budget) - own) + max(0, free_in_pool)
+    ceiling = _ceiling(budget) if may_borrow else budget.tokens_per_second
+    if ceiling is not None:
+        largest = min(largest, ceiling - own)
+    return max(0, largest)
+
+
+def room(budget: Budget, cohort: Iterable[Budget], held: Mapping[str, Held], *, may_borrow: bool = True) -> Room:
+    """The numbers of one budget, given what every budget of its cohort holds."""
+    members = tuple(cohort)
+    totals = {name: amount.total for name, amount in held.items()}
+    own = held.get(budget.name, Held())
+    largest = largest_claim(budget, members, totals, may_borrow=may_borrow)
+    return Room(
+        name=budget.name,
+        nominal=budget.tokens_per_second,
+        used=own.used,
+        reserved=own.reserved,
+        borrowable=max(0, largest - max(0, budget.tokens_per_second - own.total)),
+        cohort=budget.cohort,
+        largest=largest,
+        ever=largest_claim(budget, members, {}),
+    )

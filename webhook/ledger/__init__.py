@@ -1,0 +1,31 @@
+"""What budgets have given out: the pure state machine and its stores."""
+
+from typing import Protocol
+
+from msgspec import Struct
+
+from webhook.domain.budgets import Charge, Room
+from webhook.domain.outcome import Verdict
+
+
+class Answer(Struct, frozen=True):
+    """What a ledger says of a charge: Admit, Hold or Deny, and the numbers before this pod."""
+
+    verdict: Verdict
+    room: Room
+
+
+class Ledger(Protocol):
+    """The accounts of all cohorts. Raises `CannotDecide` where no answer can be given now."""
+
+    async def reserve(self, charge: Charge, *, dry_run: bool) -> Answer:
+        """Hold the charge under its uid; the same uid twice is one charge. A dry run only computes."""
+        ...
+
+    async def release(self, uid: str) -> None:
+        """Give back what the pod of this uid held; unknown uids are no error."""
+        ...
+
+
+class CannotDecide(Exception):  # noqa: N818 - the third family of DESIGN: neither a wrong pod nor a full budget
+    """The ledger cannot answer now; the caller answers HTTP 503 and failurePolicy decides."""

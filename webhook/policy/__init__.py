@@ -1,0 +1,1 @@
+"""The ConfigMap: schema, strict parser, defaults, catalogue merge."""

@@ -1,0 +1,1 @@
+"""AdmissionReview v1 on the wire: decode, patch, response, audit annotations."""

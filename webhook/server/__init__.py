@@ -1,0 +1,1 @@
+"""aiohttp: routes, limits, TLS contexts, probes, drain."""
