@@ -23,7 +23,10 @@ class Reason(StrEnum):
 
     # Admit
     FITS = "Fits"
-    ADMITTED = "Admitted"
+    METERED = "Metered"
+    GATED = "Gated"
+    CLAIM_UNKNOWN = "ClaimUnknown"
+    CLAIMED_BY_LEADER = "ClaimedByLeader"
     UNMETERED = "Unmetered"
     CHECKED = "Checked"
     OBSERVED = "Observed"
@@ -33,6 +36,7 @@ class Reason(StrEnum):
     NOT_GPU = "NotGPU"
     EXEMPT_NAMESPACE = "ExemptNamespace"
     MIRROR_POD = "MirrorPod"
+    LEFT_ALONE = "LeftAlone"
     NOT_HANDLED = "NotHandled"
     # Deny, the pod is wrong (422)
     INVALID_POD = "InvalidPod"

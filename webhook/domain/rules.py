@@ -8,6 +8,7 @@ from enum import StrEnum
 from fractions import Fraction
 
 from msgspec import Struct
+from msgspec.structs import force_setattr
 
 from webhook.domain.pod import Toleration
 from webhook.domain.selectors import FirstMatch, Selector
@@ -234,7 +235,12 @@ class Policy(Struct, frozen=True):
     controller_accounts: Mapping[str, frozenset[str]] = {}
     """`Kind.group` -> user names that may create pods owned by it; adds to the built-in table in `domain.who`."""
     digest: str = ""
+    budgets_by_name: Mapping[str, Budget] = {}
+    """Follows from `budgets`."""
+    extra_gpu_resources: frozenset[str] = frozenset()
+    """Follows from `sharing`: names that a device plugin's rename gives, beyond the catalogue of `domain.gpus`."""
 
-    def budget(self, name: str) -> Budget | None:
-        """The budget of that name."""
-        return next((budget for budget in self.budgets.rules if budget.name == name), None)
+    def __post_init__(self) -> None:
+        force_setattr(self, "budgets_by_name", {budget.name: budget for budget in self.budgets.rules})
+        named = frozenset(rule.resource for rule in self.sharing.rules if rule.resource is not None)
+        force_setattr(self, "extra_gpu_resources", named)

@@ -5,6 +5,7 @@ from typing import Protocol
 from msgspec import Struct
 
 from webhook.domain.budgets import Charge, Room
+from webhook.domain.order import Waiting
 from webhook.domain.outcome import Verdict
 
 
@@ -13,6 +14,8 @@ class Answer(Struct, frozen=True):
 
     verdict: Verdict
     room: Room
+    behind: str | None = None
+    """Held behind this pod (namespace/name), which heads the queue and blocks it."""
 
 
 class Ledger(Protocol):
@@ -22,8 +25,8 @@ class Ledger(Protocol):
         """Hold the charge under its uid; the same uid twice is one charge. A dry run only computes."""
         ...
 
-    async def release(self, uid: str) -> None:
-        """Give back what the pod of this uid held; unknown uids are no error."""
+    async def release(self, uid: str) -> tuple[Waiting, ...]:
+        """Give back what the pod of this uid held; returns the held pods that may go now. Unknown uids are no error."""
         ...
 
 

@@ -1,0 +1,131 @@
+"""What mutate and validate compute alike: the whole of a decision but for who may ask and what the ledger says.
+
+One GPU pod, in order: owner, budget, share, claim, queue. Each step is a function of its own room.
+"""
+
+from msgspec import Struct
+
+from webhook.domain import annotations
+from webhook.domain.annotations import TenantAnnotations
+from webhook.domain.claims import ClaimOutcome, derive
+from webhook.domain.gpus import asks_for_gpus
+from webhook.domain.groups import led_claim
+from webhook.domain.outcome import Claim, Problem
+from webhook.domain.pod import OwnerReference, Pod
+from webhook.domain.queues import Placement, place
+from webhook.domain.rules import Budget, Mode, OnExceeded, Policy, QueueRule, SharingRule
+from webhook.domain.selectors import Subject
+from webhook.domain.sharing import Share, express, near_misses
+from webhook.domain.validity import problems_of
+from webhook.domain.view import Request, View
+from webhook.domain.who import DAEMON_SET, Ownership, is_mirror, ownership
+
+
+class Plan(Struct, frozen=True):
+    """Everything about one GPU pod."""
+
+    mode: Mode
+    ownership: Ownership
+    left_alone: bool
+    """Bound, mirror and DaemonSet pods are never patched; validate charges them like pods of a Deny budget."""
+    asks: bool
+    """False: the pod only carries keys; it is checked and cleaned, nothing else."""
+    budget: Budget | None
+    share: Share
+    tenant: TenantAnnotations
+    claims: ClaimOutcome
+    placement: Placement
+    gated: bool
+    """The pod belongs behind our gate."""
+    problems: tuple[Problem, ...]
+    warnings: tuple[str, ...]
+
+    @property
+    def claim(self) -> Claim | None:
+        """What the pod is charged."""
+        return self.claims.claim
+
+
+_NO_CLAIM = ClaimOutcome()
+_NO_PLACEMENT = Placement()
+
+
+def make_plan(pod: Pod, request: Request, policy: Policy, view: View) -> Plan:
+    """The plan of one GPU pod (the caller has sorted out the pods that are not ours)."""
+    owned = ownership(pod, request, policy)
+    left_alone = is_left_alone(pod, owned.owner)
+    asks = asks_for_gpus(pod, policy.extra_gpu_resources)
+    budget, queue_rule, sharing_rule = _rules(pod, request, policy, view) if asks else (None, None, None)
+    mode = policy.mode if budget is None or budget.mode is None else budget.mode
+
+    share = express(
+        pod,
+        sharing_rule,
+        kai_queue=queue_rule is not None and queue_rule.kai is not None,
+        unmatched=policy.unmatched_share,
+        catalogue=policy.gpus,
+    )
+    tenant, tenant_problems = annotations.read(pod.annotations)
+    claims = _NO_CLAIM
+    if budget is not None and not share.problems:
+        claims = led_claim(pod, view, budget, policy) or derive(pod, share.gpus, budget, policy)
+    placement = _NO_PLACEMENT
+    if asks and not left_alone:
+        placement = place(pod, queue_rule, owned.owner, view)
+
+    return Plan(
+        mode=mode,
+        ownership=owned,
+        left_alone=left_alone,
+        asks=asks,
+        budget=budget,
+        share=share,
+        tenant=tenant,
+        claims=claims,
+        placement=placement,
+        gated=not left_alone and mode is Mode.ENFORCE and _waits(budget, claims),
+        problems=_unique((*problems_of(pod), *tenant_problems, *share.problems, *claims.problems, *placement.problems)),
+        warnings=_warnings(pod, owned, share, claims, placement),
+    )
+
+
+def is_left_alone(pod: Pod, owner: OwnerReference | None) -> bool:
+    """Whether nothing may be patched: the API server refuses a gate beside nodeName, and DaemonSet pods cannot wait."""
+    return bool(pod.spec.node_name) or is_mirror(pod) or (owner is not None and owner.kind_and_group == DAEMON_SET)
+
+
+def _rules(
+    pod: Pod, request: Request, policy: Policy, view: View
+) -> tuple[Budget | None, QueueRule | None, SharingRule | None]:
+    subject = Subject(
+        namespace=request.namespace,
+        namespace_labels=view.namespace_labels,
+        pod_labels=pod.labels,
+        priority_class_name=pod.spec.priority_class_name,
+    )
+    return policy.budgets.find(subject), policy.queues.find(subject), policy.sharing.find(subject)
+
+
+def _waits(budget: Budget | None, claims: ClaimOutcome) -> bool:
+    """A pod of a Hold budget waits for room, unless there is nothing to charge for it."""
+    return (
+        budget is not None
+        and budget.on_exceeded is OnExceeded.HOLD
+        and claims.claim is not None
+        and claims.claim.tokens_per_second > 0
+    )
+
+
+def _warnings(pod: Pod, owned: Ownership, share: Share, claims: ClaimOutcome, placement: Placement) -> tuple[str, ...]:
+    warnings = (*near_misses(pod), *share.warnings, *claims.warnings, *placement.warnings)
+    return warnings if owned.warning is None else (*warnings, owned.warning)
+
+
+def _unique(problems: tuple[Problem, ...]) -> tuple[Problem, ...]:
+    """One problem per field: the first that was found says it, later rooms only repeat it in their own words."""
+    if not problems:
+        return problems
+    by_field: dict[str, Problem] = {}
+    for problem in problems:
+        by_field.setdefault(problem.field, problem)
+    return tuple(by_field.values())
