@@ -16,6 +16,8 @@ class Answer(Struct, frozen=True):
     room: Room
     behind: str | None = None
     """Held behind this pod (namespace/name), which heads the queue and blocks it."""
+    also_released: tuple[Waiting, ...] = ()
+    """Other held pods that left their queue in the same step: a new head may unblock those behind the old one."""
 
 
 class Ledger(Protocol):

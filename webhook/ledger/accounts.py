@@ -110,7 +110,8 @@ class CohortAccounts:
             self._waiting[pod.uid] = pod
             self._apply(outcome.released)
             self._heads, self._blocking = outcome.heads, outcome.blocking
-        return Answer(Verdict.ADMIT if leaves else Verdict.HOLD, before, behind)
+        others = tuple(other for other in outcome.released if other.uid != pod.uid)
+        return Answer(Verdict.ADMIT if leaves else Verdict.HOLD, before, behind, others)
 
     def _release_waiting(self, now_epoch_seconds: float) -> tuple[Waiting, ...]:
         outcome = releases(self._cohort, self._totals(), self._waiting.values(), self._heads, now_epoch_seconds)
