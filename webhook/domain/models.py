@@ -50,8 +50,10 @@ _FORMATS: Final[Mapping[str, Dtype]] = MappingProxyType(
 _UNKNOWN_FORMATS: Final = frozenset({"gguf", "exl2", "exl3", "hqq", "aqlm", "mlx"})
 # Parts that may stand among those of the format and say nothing about size or kind.
 _FORMAT_WORDS: Final = frozenset(
-    ["quantized", "quant", "dynamic", "block", "static", "kv", "g128", "g32", "sym", "asym", "autoround", "unsloth"]
-    + ["marlin", "hf", "turbo", "modelopt"]
+    (
+        *("quantized", "quant", "dynamic", "block", "static", "kv", "g128", "g32", "sym", "asym"),
+        *("autoround", "unsloth", "marlin", "hf", "turbo", "modelopt"),
+    )
 )
 _HUGGING_FACE_CACHE: Final = re.compile(r"models--([^/]+?)--([^/]+)")
 _SCHEME: Final = re.compile(r"^[a-z0-9]+://")

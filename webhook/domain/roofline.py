@@ -5,9 +5,9 @@
   growth with the context    c = kv_bytes * (1 + W/KV) / (BW*eta_m*s)
 
 N_active parameters that one token touches, F dense FLOP/s, W weight bytes, BW bytes/s of one card, KV bytes of cache,
-s how many cards' worth of work the group does. The constants are fitted to the published TensorRT-LLM tables (v0.14, 162
-points: median 1.01, 99 % within 1.5x; held-out v1.0, 90 points: 96 % within 1.5x), so a result has the pod's engine
-factor still to come. Floats serve here: an estimate good to tens of per cent, deterministic on IEEE 754.
+s how many cards' worth of work the group does. The constants are fitted to the published TensorRT-LLM tables (v0.14,
+162 points: median 1.01, 99 % within 1.5x; held-out v1.0, 90 points: 96 % within 1.5x), so a result has the pod's
+engine factor still to come. Floats serve here: an estimate good to tens of per cent, deterministic on IEEE 754.
 """
 
 from fractions import Fraction
