@@ -4,7 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from webhook.domain.budgets import Held, cohort_of, guaranteed, largest_claim, ledger_key, room
+from webhook.domain import budgets as arithmetic
+from webhook.domain.budgets import Held, Room, beyond_guaranteed, cohort_of, guaranteed, ledger_key, pool
 from webhook.domain.rules import Budget
 from webhook.domain.selectors import Selector
 
@@ -13,6 +14,21 @@ def budget(
     name: str, nominal: int, *, cohort: str | None = "llm", borrow: int | None = None, lend: int | None = None
 ) -> Budget:
     return Budget(name, Selector(), nominal, cohort=cohort, borrowing_limit=borrow, lending_limit=lend)
+
+
+def free_in_pool(cohort: list[Budget], held: dict[str, int]) -> int:
+    return pool(cohort) - sum(beyond_guaranteed(member, held.get(member.name, 0)) for member in cohort)
+
+
+def largest_claim(member: Budget, cohort: list[Budget], held: dict[str, int], *, may_borrow: bool = True) -> int:
+    own = held.get(member.name, 0)
+    return arithmetic.largest_claim(member, own, free_in_pool(cohort, held), may_borrow=may_borrow)
+
+
+def room(member: Budget, cohort: list[Budget], held: dict[str, Held]) -> Room:
+    free = free_in_pool(cohort, {name: amount.total for name, amount in held.items()})
+    own = held.get(member.name, Held())
+    return arithmetic.room(member, own, free_in_pool=free, cohort_pool=pool(cohort))
 
 
 @pytest.mark.parametrize(

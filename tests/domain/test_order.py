@@ -1,12 +1,14 @@
 """The order in which held pods leave their queues (DESIGN section 6, order of release)."""
 
+from collections.abc import Mapping
 from fractions import Fraction
 
 from hypothesis import given
 from hypothesis import strategies as st
 
-from webhook.domain.budgets import largest_claim
-from webhook.domain.order import Head, Waiting, queue_order, releases
+from tests.domain.test_budgets import free_in_pool, largest_claim
+from webhook.domain import order
+from webhook.domain.order import Head, Releases, Waiting, queue_order
 from webhook.domain.rules import Budget
 from webhook.domain.selectors import Selector
 
@@ -31,8 +33,18 @@ def waiting(
     return Waiting(uid, name, tokens, since, priority, deadline)
 
 
-def released(*args: object, **kwargs: object) -> list[str]:
-    return [pod.uid for pod in releases(*args, **kwargs).released]  # type: ignore[arg-type]
+def releases(
+    cohort: list[Budget], held: dict[str, int], pods: list[Waiting], heads: Mapping[str, Head], now: float
+) -> Releases:
+    totals = {member.name: held.get(member.name, 0) for member in cohort}
+    by_name = {member.name: member for member in cohort}
+    return order.releases(by_name, totals, free_in_pool(cohort, held), pods, heads, now)
+
+
+def released(
+    cohort: list[Budget], held: dict[str, int], pods: list[Waiting], heads: Mapping[str, Head], now: float
+) -> list[str]:
+    return [pod.uid for pod in releases(cohort, held, pods, heads, now).released]
 
 
 def test_within_a_budget_priority_goes_before_deadline_before_age() -> None:
@@ -89,10 +101,10 @@ def test_borrowers_share_by_weight_what_is_over_their_nominal() -> None:
     ]
     pods = [waiting(f"l{i}", 5, name="light", since=i) for i in range(8)]
     pods += [waiting(f"h{i}", 5, name="heavy", since=i) for i in range(8)]
-    order = released(cohort, {"light": 10, "heavy": 10}, pods, {}, NOW)
-    assert len(order) == 8
-    assert order[:4] == ["l0", "h0", "h1", "h2"]
-    assert sum(uid.startswith("h") for uid in order) == 6
+    left = released(cohort, {"light": 10, "heavy": 10}, pods, {}, NOW)
+    assert len(left) == 8
+    assert left[:4] == ["l0", "h0", "h1", "h2"]
+    assert sum(uid.startswith("h") for uid in left) == 6
 
 
 @given(

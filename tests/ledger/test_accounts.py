@@ -6,7 +6,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from webhook.domain.budgets import Charge, Held, largest_claim
+from tests.domain.test_budgets import largest_claim
+from webhook.domain.budgets import Charge, Held
 from webhook.domain.outcome import Verdict
 from webhook.domain.rules import Budget, OnExceeded, Policy
 from webhook.domain.selectors import FirstMatch, Selector

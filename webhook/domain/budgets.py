@@ -5,7 +5,7 @@ A budget may hold up to nominal + borrowingLimit while the sum of max(0, held - 
 is guaranteed can always be used by its owner (kueue pkg/cache/scheduler/resource_node.go, `available`).
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 
 from msgspec import Struct
 
@@ -59,9 +59,8 @@ class Charge(Struct, frozen=True):
     deadline_epoch_seconds: float | None = None
 
 
-def _lendable(budget: Budget) -> int:
-    if budget.cohort is None:
-        return budget.tokens_per_second
+def lendable(budget: Budget) -> int:
+    """What others of the cohort may use of it."""
     if budget.lending_limit is None:
         return budget.tokens_per_second
     return min(budget.lending_limit, budget.tokens_per_second)
@@ -69,10 +68,20 @@ def _lendable(budget: Budget) -> int:
 
 def guaranteed(budget: Budget) -> int:
     """What a budget never lends."""
-    return budget.tokens_per_second - _lendable(budget)
+    return budget.tokens_per_second - lendable(budget)
 
 
-def _ceiling(budget: Budget) -> int | None:
+def beyond_guaranteed(budget: Budget, held: int) -> int:
+    """How much of what a budget holds comes out of the cohort's pool."""
+    return max(0, held - guaranteed(budget))
+
+
+def pool(cohort: Iterable[Budget]) -> int:
+    """What the budgets of a cohort lend to each other, themselves included."""
+    return sum(lendable(member) for member in cohort)
+
+
+def ceiling(budget: Budget) -> int | None:
     """Nominal plus borrowingLimit; None where nothing but the pool limits it."""
     if budget.cohort is None:
         return budget.tokens_per_second
@@ -93,36 +102,35 @@ def ledger_key(budget: Budget) -> str:
     return f"tollgate-ledger-cohort-{budget.cohort}" if budget.cohort else f"tollgate-ledger-budget-{budget.name}"
 
 
-def largest_claim(budget: Budget, cohort: Iterable[Budget], held: Mapping[str, int], *, may_borrow: bool = True) -> int:
+def largest_claim(budget: Budget, held: int, free_in_pool: int, *, may_borrow: bool = True) -> int:
     """The largest claim in tokens/s that fits now; 0 where nothing does.
 
-    `held` is used plus reserved by budget name. Where the pool is overdrawn (pods that came in past us), the owner may
-    still use what is guaranteed to it. `may_borrow` False keeps the claim within the budget's own nominal.
+    `held` is the budget's own used plus reserved, `free_in_pool` the cohort's pool less the sum of
+    `beyond_guaranteed`. Where the pool is overdrawn (pods that came in past us), the owner may still use what is
+    guaranteed to it. `may_borrow` False keeps the claim within the budget's own nominal.
     """
-    own = held.get(budget.name, 0)
-    free_in_pool = 0
-    for member in cohort:
-        free_in_pool += _lendable(member) - max(0, held.get(member.name, 0) - guaranteed(member))
-    largest = max(0, guaranteed(budget) - own) + max(0, free_in_pool)
-    ceiling = _ceiling(budget) if may_borrow else budget.tokens_per_second
-    if ceiling is not None:
-        largest = min(largest, ceiling - own)
+    largest = max(0, guaranteed(budget) - held) + max(0, free_in_pool)
+    limit = ceiling(budget) if may_borrow else budget.tokens_per_second
+    if limit is not None:
+        largest = min(largest, limit - held)
     return max(0, largest)
 
 
-def room(budget: Budget, cohort: Iterable[Budget], held: Mapping[str, Held], *, may_borrow: bool = True) -> Room:
-    """The numbers of one budget, given what every budget of its cohort holds."""
-    members = tuple(cohort)
-    totals = {name: amount.total for name, amount in held.items()}
-    own = held.get(budget.name, Held())
-    largest = largest_claim(budget, members, totals, may_borrow=may_borrow)
+def largest_claim_ever(budget: Budget, cohort_pool: int) -> int:
+    """The largest claim that could fit if the whole cohort were empty."""
+    return largest_claim(budget, 0, cohort_pool)
+
+
+def room(budget: Budget, held: Held, *, free_in_pool: int, cohort_pool: int, may_borrow: bool = True) -> Room:
+    """The numbers of one budget at one moment."""
+    largest = largest_claim(budget, held.total, free_in_pool, may_borrow=may_borrow)
     return Room(
         name=budget.name,
         nominal=budget.tokens_per_second,
-        used=own.used,
-        reserved=own.reserved,
-        borrowable=max(0, largest - max(0, budget.tokens_per_second - own.total)),
+        used=held.used,
+        reserved=held.reserved,
+        borrowable=max(0, largest - max(0, budget.tokens_per_second - held.total)),
         cohort=budget.cohort,
         largest=largest,
-        ever=largest_claim(budget, members, {}),
+        ever=largest_claim_ever(budget, cohort_pool),
     )

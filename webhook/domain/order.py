@@ -7,12 +7,12 @@ cohort may borrow. A pod within its budget's own nominal is never blocked by ano
 """
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from fractions import Fraction
 
 from msgspec import Struct
 
-from webhook.domain.budgets import largest_claim
+from webhook.domain.budgets import beyond_guaranteed, largest_claim
 from webhook.domain.rules import Budget
 
 
@@ -25,8 +25,8 @@ class Waiting(Struct, frozen=True):
     since_epoch_seconds: float
     priority: int = 0
     deadline_epoch_seconds: float | None = None
+    namespace: str = ""
     name: str = ""
-    """namespace/name, for messages."""
 
 
 class Head(Struct, frozen=True):
@@ -60,82 +60,94 @@ def queue_order(waiting: Iterable[Waiting], now_epoch_seconds: float) -> list[Wa
 
 
 class _Pass:
-    """One pass: what is held, who waits, and who heads each queue, while pods are taken out one by one."""
+    """One pass: what is held, who waits, and who heads each queue, while pods are taken out one by one.
+
+    Only budgets with a queue are looked at, so that a large cohort costs nothing.
+    """
 
     def __init__(
         self,
-        cohort: Sequence[Budget],
+        cohort: Mapping[str, Budget],
         held: Mapping[str, int],
+        free_in_pool: int,
         waiting: Iterable[Waiting],
         heads: Mapping[str, Head],
         now_epoch_seconds: float,
     ) -> None:
-        self.cohort = cohort
-        self.held = dict(held)
-        self.now = now_epoch_seconds
-        self.heads = dict(heads)
         queues: dict[str, list[Waiting]] = {}
         for pod in waiting:
             queues.setdefault(pod.budget, []).append(pod)
-        self.queues = {name: queue_order(pods, now_epoch_seconds) for name, pods in queues.items()}
+        self.queues = {name: queue_order(queues[name], now_epoch_seconds) for name in cohort if name in queues}
+        self.cohort = cohort
+        self.held = {name: held[name] for name in self.queues}
+        self.free_in_pool = free_in_pool
+        self.now = now_epoch_seconds
+        self.heads = {name: head for name, head in heads.items() if name in self.queues}
+
+    def largest(self, name: str, *, may_borrow: bool = True) -> int:
+        """The largest claim that fits into this budget now."""
+        return largest_claim(self.cohort[name], self.held[name], self.free_in_pool, may_borrow=may_borrow)
 
     def blocking(self) -> dict[str, Waiting]:
         """The heads that have been passed over for their budget's maxBypass, by budget; renews `heads` on the way."""
         blocking: dict[str, Waiting] = {}
-        for budget in self.cohort:
-            queue = self.queues.get(budget.name)
-            if not queue or queue[0].tokens_per_second <= largest_claim(budget, self.cohort, self.held):
-                self.heads.pop(budget.name, None)
+        for name, queue in self.queues.items():
+            if not queue or queue[0].tokens_per_second <= self.largest(name):
+                self.heads.pop(name, None)
                 continue
-            head = self.heads.get(budget.name)
+            head = self.heads.get(name)
             if head is None or head.uid != queue[0].uid:
-                head = self.heads[budget.name] = Head(queue[0].uid, self.now)
-            if Fraction(self.now - head.since_epoch_seconds) >= budget.max_bypass_seconds:
-                blocking[budget.name] = queue[0]
+                head = self.heads[name] = Head(queue[0].uid, self.now)
+            if Fraction(self.now - head.since_epoch_seconds) >= self.cohort[name].max_bypass_seconds:
+                blocking[name] = queue[0]
         return blocking
 
-    def candidate(self, budget: Budget, blocking: Mapping[str, Waiting]) -> Waiting | None:
+    def candidate(self, name: str, blocking: Mapping[str, Waiting]) -> Waiting | None:
         """The pod of this budget that would leave next, if any may."""
-        queue = self.queues.get(budget.name, ())
-        others_block = any(name != budget.name for name in blocking)
-        largest = largest_claim(budget, self.cohort, self.held, may_borrow=not others_block)
-        for pod in queue:
+        others_block = any(other != name for other in blocking)
+        largest = self.largest(name, may_borrow=not others_block)
+        for pod in self.queues[name]:
             if pod.tokens_per_second <= largest:
                 return pod
-            if budget.name in blocking:
+            if name in blocking:
                 return None
         return None
 
     def take(self, pod: Waiting) -> None:
         """The pod leaves its queue and holds its claim."""
         self.queues[pod.budget].remove(pod)
-        self.held[pod.budget] = self.held.get(pod.budget, 0) + pod.tokens_per_second
+        budget, before = self.cohort[pod.budget], self.held[pod.budget]
+        after = before + pod.tokens_per_second
+        self.held[pod.budget] = after
+        self.free_in_pool -= beyond_guaranteed(budget, after) - beyond_guaranteed(budget, before)
 
-    def rank(self, budget: Budget, pod: Waiting) -> tuple[bool, Fraction]:
+    def rank(self, pod: Waiting) -> tuple[bool, Fraction]:
         """Sort key between budgets."""
-        held = self.held.get(budget.name, 0)
+        budget, held = self.cohort[pod.budget], self.held[pod.budget]
         borrows = held + pod.tokens_per_second > budget.tokens_per_second
         return (borrows, Fraction(max(0, held - budget.tokens_per_second)) / budget.weight)
 
 
 def releases(
-    cohort: Sequence[Budget],
+    cohort: Mapping[str, Budget],
     held: Mapping[str, int],
+    free_in_pool: int,
     waiting: Iterable[Waiting],
     heads: Mapping[str, Head],
     now_epoch_seconds: float,
 ) -> Releases:
     """Everything that may leave the queues of one cohort now, in order.
 
-    `held` is used plus reserved by budget; `heads` is what the previous pass gave.
+    `cohort` has the budgets by name in policy order, `held` used plus reserved by budget name, `free_in_pool` is as in
+    `budgets.largest_claim`; `heads` is what the previous pass gave.
     """
-    step = _Pass(cohort, held, waiting, heads, now_epoch_seconds)
+    step = _Pass(cohort, held, free_in_pool, waiting, heads, now_epoch_seconds)
     released: list[Waiting] = []
     while True:
         blocking = step.blocking()
-        candidates = [(budget, pod) for budget in cohort if (pod := step.candidate(budget, blocking)) is not None]
+        candidates = [pod for name in step.queues if (pod := step.candidate(name, blocking)) is not None]
         if not candidates:
             return Releases(tuple(released), step.heads, blocking)
-        _, pod = min(candidates, key=lambda pair: step.rank(*pair))
+        pod = min(candidates, key=step.rank)
         step.take(pod)
         released.append(pod)

@@ -12,8 +12,8 @@ No I/O and no clock: the time comes in with each call.
 
 from collections.abc import Mapping, Sequence
 
-from webhook.domain.budgets import Charge, Held, Room, room
-from webhook.domain.order import Head, Waiting, releases
+from webhook.domain.budgets import Charge, Held, Room, beyond_guaranteed, pool, room
+from webhook.domain.order import Head, Releases, Waiting, releases
 from webhook.domain.outcome import Verdict
 from webhook.domain.rules import Budget
 from webhook.ledger import Answer
@@ -23,10 +23,10 @@ class CohortAccounts:
     """What the budgets of one cohort have given out, and who waits."""
 
     def __init__(self, cohort: Sequence[Budget]) -> None:
-        self._cohort = tuple(cohort)
-        self._budgets = {budget.name: budget for budget in self._cohort}
-        self._used = dict.fromkeys(self._budgets, 0)
-        self._reserved = dict.fromkeys(self._budgets, 0)
+        self._budgets = {budget.name: budget for budget in cohort}
+        self._pool = pool(cohort)
+        self._free_in_pool = self._pool
+        self._held = dict.fromkeys(self._budgets, Held())
         self._reservations: dict[str, Charge] = {}
         self._waiting: dict[str, Waiting] = {}
         self._heads: Mapping[str, Head] = {}
@@ -34,11 +34,11 @@ class CohortAccounts:
 
     def found(self, budget: str, tokens_per_second: int) -> None:
         """A pod that is there already: charged as found, whatever the budget says."""
-        self._used[budget] += tokens_per_second
+        self._add(budget, used=tokens_per_second)
 
     def held(self, budget: str) -> Held:
         """What one budget has given out."""
-        return Held(self._used[budget], self._reserved[budget])
+        return self._held[budget]
 
     def waiting(self, budget: str) -> tuple[Waiting, ...]:
         """The pods of one budget that are held, in no particular order."""
@@ -48,7 +48,7 @@ class CohortAccounts:
         """Admit, Hold or Deny, with the numbers before this pod; the charge is entered unless this is a dry run."""
         budget = self._budgets[charge.budget]
         if charge.uid in self._reservations:
-            return Answer(Verdict.ADMIT, self._room(budget, without=charge.tokens_per_second))
+            return Answer(Verdict.ADMIT, self._room_without(budget, charge.tokens_per_second))
         before = self._room(budget)
         if not charge.limited:
             return self._enter(charge, before, dry_run=dry_run)
@@ -64,28 +64,47 @@ class CohortAccounts:
         """Give back what this uid held or waited for; returns the held pods that leave their queue because of it."""
         charge = self._reservations.pop(uid, None)
         if charge is not None:
-            self._reserved[charge.budget] -= charge.tokens_per_second
+            self._add(charge.budget, reserved=-charge.tokens_per_second)
         waited = self._waiting.pop(uid, None)
         if charge is None and waited is None:
             return ()
-        return self._release_waiting(now_epoch_seconds)
+        outcome = self._pass(tuple(self._waiting.values()), now_epoch_seconds)
+        self._apply(outcome)
+        return outcome.released
 
-    def _room(self, budget: Budget, *, without: int = 0) -> Room:
-        held = {name: Held(self._used[name], self._reserved[name]) for name in self._budgets}
-        if without:
-            own = held[budget.name]
-            held[budget.name] = Held(own.used, own.reserved - without)
+    def _add(self, name: str, *, used: int = 0, reserved: int = 0) -> None:
+        budget, before = self._budgets[name], self._held[name]
+        after = Held(before.used + used, before.reserved + reserved)
+        self._held[name] = after
+        self._free_in_pool -= beyond_guaranteed(budget, after.total) - beyond_guaranteed(budget, before.total)
+
+    def _room(self, budget: Budget) -> Room:
         others_block = any(name != budget.name for name in self._blocking)
-        return room(budget, self._cohort, held, may_borrow=not others_block)
+        return room(
+            budget,
+            self._held[budget.name],
+            free_in_pool=self._free_in_pool,
+            cohort_pool=self._pool,
+            may_borrow=not others_block,
+        )
+
+    def _room_without(self, budget: Budget, reserved: int) -> Room:
+        """The numbers before a pod that is in already."""
+        self._add(budget.name, reserved=-reserved)
+        before = self._room(budget)
+        self._add(budget.name, reserved=reserved)
+        return before
 
     def _enter(self, charge: Charge, before: Room, *, dry_run: bool) -> Answer:
         if not dry_run:
             self._reservations[charge.uid] = charge
-            self._reserved[charge.budget] += charge.tokens_per_second
+            self._add(charge.budget, reserved=charge.tokens_per_second)
         return Answer(Verdict.ADMIT, before)
 
     def _queue(self, charge: Charge, before: Room, now_epoch_seconds: float, *, dry_run: bool) -> Answer:
         """A pod behind our gate joins its queue; the release pass says whether it leaves it at once."""
+        if not self._waiting and charge.tokens_per_second <= before.largest:
+            return self._enter(charge, before, dry_run=dry_run)
         known = self._waiting.get(charge.uid)
         pod = known or Waiting(
             uid=charge.uid,
@@ -94,39 +113,36 @@ class CohortAccounts:
             since_epoch_seconds=now_epoch_seconds,
             priority=charge.priority,
             deadline_epoch_seconds=charge.deadline_epoch_seconds,
-            name=f"{charge.namespace}/{charge.name}",
+            namespace=charge.namespace,
+            name=charge.name,
         )
-        outcome = releases(
-            self._cohort,
-            self._totals(),
-            [*self._waiting.values(), *(() if known else (pod,))],
-            self._heads,
-            now_epoch_seconds,
-        )
-        leaves = pod in outcome.released
-        head = outcome.blocking.get(charge.budget)
-        behind = head.name if head is not None and head.uid != pod.uid else None
+        outcome = self._pass([*self._waiting.values(), *(() if known else (pod,))], now_epoch_seconds)
         if not dry_run:
             self._waiting[pod.uid] = pod
-            self._apply(outcome.released)
-            self._heads, self._blocking = outcome.heads, outcome.blocking
-        others = tuple(other for other in outcome.released if other.uid != pod.uid)
-        return Answer(Verdict.ADMIT if leaves else Verdict.HOLD, before, behind, others)
+            self._apply(outcome)
+        head = outcome.blocking.get(charge.budget)
+        return Answer(
+            Verdict.ADMIT if pod in outcome.released else Verdict.HOLD,
+            before,
+            behind=f"{head.namespace}/{head.name}" if head is not None and head.uid != pod.uid else None,
+            also_released=tuple(other for other in outcome.released if other.uid != pod.uid),
+        )
 
-    def _release_waiting(self, now_epoch_seconds: float) -> tuple[Waiting, ...]:
-        outcome = releases(self._cohort, self._totals(), self._waiting.values(), self._heads, now_epoch_seconds)
-        self._apply(outcome.released)
+    def _pass(self, waiting: Sequence[Waiting], now_epoch_seconds: float) -> Releases:
+        totals = {pod.budget: self._held[pod.budget].total for pod in waiting}
+        return releases(self._budgets, totals, self._free_in_pool, waiting, self._heads, now_epoch_seconds)
+
+    def _apply(self, outcome: Releases) -> None:
         self._heads, self._blocking = outcome.heads, outcome.blocking
-        return outcome.released
-
-    def _apply(self, released: Sequence[Waiting]) -> None:
-        for pod in released:
+        for pod in outcome.released:
             del self._waiting[pod.uid]
-            namespace, _, name = pod.name.partition("/")
             self._reservations[pod.uid] = Charge(
-                pod.uid, "Pod", namespace, name, pod.budget, pod.tokens_per_second, holds=True
+                uid=pod.uid,
+                kind="Pod",
+                namespace=pod.namespace,
+                name=pod.name,
+                budget=pod.budget,
+                tokens_per_second=pod.tokens_per_second,
+                holds=True,
             )
-            self._reserved[pod.budget] += pod.tokens_per_second
-
-    def _totals(self) -> dict[str, int]:
-        return {name: self._used[name] + self._reserved[name] for name in self._budgets}
+            self._add(pod.budget, reserved=pod.tokens_per_second)

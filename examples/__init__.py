@@ -1,0 +1,1 @@
+"""A policy, a shelf of pods, and a demonstration that sends them through a real webhook server."""
