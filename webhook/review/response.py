@@ -15,7 +15,6 @@ from msgspec import Struct
 
 from webhook.domain.decide import Decision
 from webhook.domain.outcome import Verdict
-from webhook.domain.pod import Pod
 from webhook.observe.text import one_line
 from webhook.review.patch import Operation
 from webhook.review.wire import API_VERSION, KIND, AdmissionRequest
@@ -103,7 +102,7 @@ def _status(request: AdmissionRequest, decision: Decision) -> _Status:
     For Forbidden it prints the message; causes reach programs only. The names of kinds follow api/errors: NewInvalid
     takes the kind, NewForbidden the resource.
     """
-    name = request.name or _name(request.object)
+    name = request.pod_name
     if decision.code == 422:
         causes = [
             _Cause(problem.reason.value, one_line(problem.message, MAX_MESSAGE_LENGTH), problem.field)
@@ -114,10 +113,6 @@ def _status(request: AdmissionRequest, decision: Decision) -> _Status:
         cause = _Cause(decision.reason.value, one_line(decision.message, MAX_MESSAGE_LENGTH))
         reason, details = "Forbidden", _Details("pods", name, [cause])
     return _Status("Failure", one_line(decision.message, MAX_MESSAGE_LENGTH), reason, details, decision.code)
-
-
-def _name(pod: Pod | None) -> str:
-    return (pod and (pod.metadata.name or pod.metadata.generate_name)) or ""
 
 
 def _warnings(warnings: Iterable[str]) -> list[str] | None:

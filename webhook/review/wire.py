@@ -90,6 +90,12 @@ class AdmissionRequest(_Envelope, frozen=True, rename="camel"):
         return self.object
 
     @property
+    def pod_name(self) -> str:
+        """How the pod is called, or, before it has a name, the prefix of the name it will get."""
+        metadata = self.object.metadata if self.object is not None else None
+        return self.name or (metadata and (metadata.name or metadata.generate_name)) or ""
+
+    @property
     def deleted_uid(self) -> str | None:
         """The uid of the pod that a DELETE removes; None for any other request."""
         if self.operation != "DELETE" or not self.is_pod or self.old_object is None:
