@@ -302,6 +302,8 @@ class Custom(Struct, frozen=True):
     allowed: str
     parser: Callable[[object, At], Any]
     renderer: Callable[[Any], str]
+    members: Kind[Any] | None = None
+    """The kind of collection that it can be, for people who ask about its members."""
 
     def parse(self, value: object, at: At) -> Any:
         """What the parser makes of it."""

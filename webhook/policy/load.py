@@ -39,7 +39,7 @@ def load(text: str | bytes, catalogue: Catalogue | None = None) -> Loaded:
     base = catalogue or built_in()
     source = sources.find(text)
     report = Report()
-    given: Given = {}
+    given = Given(source.value)
     # Not POLICY.parse: a wrong section costs only itself, and the others are still checked against each other.
     POLICY.parse_into(given, source.value, At(report))
     cards = gpus.lay_over(base.gpus, given.get("gpus", ()))

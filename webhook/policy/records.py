@@ -5,7 +5,7 @@ here: a field that is not given is not passed on, so the struct's own default ho
 """
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final, Generic, TypeVar
 
 import msgspec
@@ -15,8 +15,6 @@ from webhook.policy.kinds import Kind
 from webhook.policy.report import At, Rejected, did_you_mean, wrong
 
 ItemT = TypeVar("ItemT")
-Given = dict[str, Any]
-"""The fields that a record gives, by attribute."""
 
 _HUMP: Final = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 
@@ -149,6 +147,17 @@ class Field(Struct, frozen=True):
         return self.attribute or attribute_of(self.name)
 
 
+class Given(dict[str, Any]):
+    """The fields of a record that are given and right, by attribute."""
+
+    __slots__ = ("written",)
+
+    def __init__(self, written: Iterable[str] = ()) -> None:
+        super().__init__()
+        self.written = frozenset(written)
+        """The keys that are there, right or wrong: what is wrong is not missing as well."""
+
+
 def _nothing_more(given: Given, at: At) -> None:
     """No check across fields."""
 
@@ -176,7 +185,7 @@ class Record(Struct, frozen=True):
             at.reject(wrong(value, self.allowed))
         if not value and not self.may_be_empty:
             at.reject(f"found an empty mapping; must be {self.allowed}; leave the key out if it is not meant")
-        given: Given = {}
+        given = Given(value)
         if not self.parse_into(given, value, at):
             raise Rejected
         return (self.make or self.struct)(**given)
@@ -187,10 +196,11 @@ class Record(Struct, frozen=True):
         complete = True
         for field in self.fields:
             here = at.down(field.name)
+            if value.get(field.name) is None and field.required:
+                here.error(f"{'is empty' if field.name in value else 'is missing'}; {field.required}")
+                complete = False
+                continue
             if field.name not in value:
-                if field.required:
-                    here.error(f"is missing; {field.required}")
-                    complete = False
                 continue
             try:
                 given[field.target] = field.kind.parse(value[field.name], here)
@@ -214,11 +224,8 @@ class Record(Struct, frozen=True):
         return msgspec.NODEFAULT
 
     def render(self, value: Any) -> str:
-        """The record in flow style, without what is at its default."""
-        parts = []
-        for field in self.fields:
-            member = getattr(value, field.target, None)
-            if member is None or member == self.default_of(field):
-                continue
-            parts.append(f"{field.name}: {field.kind.render(member)}")
-        return "{" + ", ".join(parts) + "}"
+        """The record in flow style, without what is at its default; a record of defaults in full."""
+        members = [(field, getattr(value, field.target, None)) for field in self.fields]
+        given = [(field, member) for field, member in members if member is not None]
+        own = [(field, member) for field, member in given if member != self.default_of(field)]
+        return "{" + ", ".join(f"{field.name}: {field.kind.render(member)}" for field, member in own or given) + "}"

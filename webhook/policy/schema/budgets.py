@@ -67,7 +67,7 @@ MIX: Final = Record(
 
 
 def _check_budget(given: Given, at: At) -> None:
-    if "cohort" not in given:
+    if "cohort" not in given.written:
         for key, attribute in _LIMITS.items():
             if attribute in given:
                 at.down(key).error("a limit needs a cohort to borrow from or lend to; add cohort or leave it out")
@@ -146,7 +146,7 @@ BUDGET: Final = Record(
         ),
         Field(
             "unknownClaim",
-            Custom(_UNKNOWN_CLAIM_ALLOWED, _parse_unknown_claim, _render_unknown_claim),
+            Custom(_UNKNOWN_CLAIM_ALLOWED, _parse_unknown_claim, _render_unknown_claim, PER_GPU),
             "A pod whose tokens/s nobody can tell: denied, admitted without a charge, or charged by its GPUs.",
         ),
     ),

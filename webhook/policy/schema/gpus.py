@@ -19,7 +19,7 @@ _MOST_MIB: Final = 10 * 1024 * 1024
 class GpuEntry(Struct, frozen=True):
     """The fields that one entry of `gpus` gives, before they are laid over a built-in card."""
 
-    given: Given
+    given: dict[str, Any]
     at: At
 
     @property

@@ -13,7 +13,7 @@ from webhook.policy.report import At
 _KV_BYTES_EACH: Final = 2
 """kvBytesPerToken is stated at a 2-byte KV dtype; engines with FP8 KV halve it."""
 
-_SHAPE: Final = {"layers": "layers", "kvHeads": "kv_heads", "headDim": "head_dim"}
+_SHAPE: Final = ("layers", "kvHeads", "headDim")
 
 
 PROFILE: Final = Record(
@@ -62,19 +62,16 @@ def _check_model(given: Given, at: At) -> None:
 
 def _check_kv(given: Given, at: At) -> None:
     """kvBytesPerToken, or what it is computed from: keys and values of every layer, 2 bytes each."""
-    shape = {key: given.get(attribute) for key, attribute in _SHAPE.items()}
     layers, head_dim = given.pop("layers", None), given.pop("head_dim", None)
-    if "kv_bytes_per_token" in given:
-        for key in ("layers", "headDim"):
-            if shape[key] is not None:
-                at.down(key).error("kvBytesPerToken is given too; leave one of the two out")
+    if "kvBytesPerToken" in given.written:
+        for key in given.written & {"layers", "headDim"}:
+            at.down(key).error("kvBytesPerToken is given too; leave one of the two out")
         return
-    present = [key for key, value in shape.items() if value is not None]
-    if present and len(present) < len(shape):
-        for key in shape.keys() - set(present):
-            at.down(key).error(
-                f"is missing beside {', '.join(present)}; give all of {', '.join(shape)} or kvBytesPerToken"
-            )
+    missing = [key for key in _SHAPE if key not in given.written]
+    if missing and len(missing) < len(_SHAPE):
+        present = ", ".join(key for key in _SHAPE if key in given.written)
+        for key in missing:
+            at.down(key).error(f"is missing beside {present}; give all of {', '.join(_SHAPE)}, or kvBytesPerToken")
     if layers is not None and head_dim is not None and "kv_heads" in given:
         given["kv_bytes_per_token"] = Fraction(2 * layers * given["kv_heads"] * head_dim * _KV_BYTES_EACH)
 

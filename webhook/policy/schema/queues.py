@@ -44,7 +44,7 @@ KAI: Final = Record(
 
 
 def _check_rule(given: Given, at: At) -> None:
-    if "kueue" not in given and "kai" not in given:
+    if given.written.isdisjoint(("kueue", "kai")):
         at.error("names no queue; add kueue: {localQueue: NAME} or kai: {queue: NAME}")
 
 

@@ -22,7 +22,8 @@ def _check_expression(given: Given, at: At) -> None:
     values = given.get("values")
     if operator is None:
         return
-    if operator in _WITH_VALUES and not values:
+    wrong_already = values is None and "values" in given.written
+    if operator in _WITH_VALUES and not values and not wrong_already:
         at.down("values").error(f"operator {operator} needs a list of at least one value")
     elif operator not in _WITH_VALUES and values:
         at.down("values").error(f"operator {operator} takes no values; leave the key out")
@@ -43,6 +44,7 @@ EXPRESSION: Final = Record(
             "values",
             SetOf(Text(names.LABEL_VALUE), "label values", may_be_empty=True),
             "For In and NotIn, at least one; for Exists and DoesNotExist none.",
+            absent="none",
         ),
     ),
     finish=_check_expression,
@@ -54,13 +56,15 @@ LABEL_SELECTOR: Final = Record(
     (
         Field(
             "matchLabels",
-            Custom(_LABELS.allowed, _parse_labels, _LABELS.render),
+            Custom(_LABELS.allowed, _parse_labels, _LABELS.render, _LABELS),
             "Labels that must all have these values.",
+            absent="none is asked for",
         ),
         Field(
             "matchExpressions",
             ListOf(EXPRESSION, "requirements"),
             "Requirements that must all hold, with Kubernetes' operators.",
+            absent="none is asked for",
         ),
     ),
     may_be_empty=False,
@@ -74,17 +78,20 @@ SELECTOR: Final = Record(
             "namespaces",
             SetOf(Text(names.DNS_LABEL), "namespaces"),
             "Names of namespaces, one of which must be the pod's.",
+            absent="every namespace",
         ),
-        Field("namespaceSelector", LABEL_SELECTOR, "Labels of the pod's namespace."),
+        Field("namespaceSelector", LABEL_SELECTOR, "Labels of the pod's namespace.", absent="any labels"),
         Field(
             "podSelector",
             LABEL_SELECTOR,
             "Labels of the pod. As the only part it is no fence: tenants write these labels.",
+            absent="any labels",
         ),
         Field(
             "priorityClassNames",
             SetOf(Text(names.DNS_SUBDOMAIN), "names of PriorityClasses"),
             "Names of PriorityClasses, one of which must be the pod's.",
+            absent="every class, or none",
         ),
     ),
 )

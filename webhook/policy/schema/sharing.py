@@ -8,7 +8,7 @@ from webhook.domain.pod import Toleration
 from webhook.domain.rules import GkeStrategy, MigStrategy, Scheme, SharingRule
 from webhook.policy import names
 from webhook.policy.kinds import Choice, Reference, Text, Whole
-from webhook.policy.records import Field, Given, ListOf, Record, attribute_of
+from webhook.policy.records import Field, Given, ListOf, Record
 from webhook.policy.report import At
 from webhook.policy.schema.selectors import selector_field
 
@@ -47,7 +47,9 @@ _SCHEMES_OF_FIELD: Final[Mapping[str, tuple[Scheme, ...]]] = {
 
 def _check_toleration(given: Given, at: At) -> None:
     exists = given.get("operator") is TolerationOperator.EXISTS
-    if not given.get("key") and not exists:
+    if given.written.isdisjoint(("key", "operator")) or (
+        given.get("operator") is TolerationOperator.EQUAL and "key" not in given.written
+    ):
         at.error("has no key; name the taint's key, or write operator: Exists to tolerate every taint")
     if exists and given.get("value"):
         at.down("value").error("operator Exists takes no value; leave it out, or write operator: Equal")
@@ -83,9 +85,9 @@ def _check_rule(given: Given, at: At) -> None:
     if scheme is None:
         return
     for key, schemes in _SCHEMES_OF_FIELD.items():
-        if attribute_of(key) in given and scheme not in schemes:
+        if key in given.written and scheme not in schemes:
             at.down(key).error(f"belongs to scheme {' or '.join(schemes)}, not to {scheme}; leave it out")
-    if scheme in _SLICED and "replicas" not in given:
+    if scheme in _SLICED and "replicas" not in given.written:
         at.down("replicas").error(f"is missing; scheme {scheme} needs the number of slices per GPU, 2 or more")
     replicas = given.get("replicas")
     if scheme is Scheme.GKE and replicas is not None and replicas > _MOST_GKE_CLIENTS:
