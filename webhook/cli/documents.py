@@ -129,6 +129,7 @@ def _no_constant(text: str) -> None:
 
 
 _JSON: Final = json.JSONDecoder(object_pairs_hook=_unique, parse_constant=_no_constant)
+_HALF_PAIR = re.compile(r"\\u[dD][89a-fA-F]")
 _BLANKS = re.compile(r"\s*", re.ASCII)
 
 
@@ -140,13 +141,32 @@ def _json_values(text: str) -> list[tuple[int, object]] | None:
     try:
         while at < len(text):
             value, end = _JSON.raw_decode(text, at)
+            if _is_too_deep(value):
+                return None
             values.append((line, value))
             following = _blanks_end(text, end)
             line += text.count("\n", at, following)
             at = following
     except (ValueError, RecursionError):
         return None
-    return values
+    return [(line, _whole(value)) for line, value in values] if _HALF_PAIR.search(text) else values
+
+
+def _is_too_deep(value: object) -> bool:
+    """Whether the YAML reader's limit is passed, so that both kinds of files have one."""
+    level: list[Any] = [value]
+    for _ in range(yamlnodes.MAX_DEPTH):
+        members = (one.values() if isinstance(one, dict) else one for one in level)
+        level = [inner for several in members for inner in several if isinstance(inner, (dict, list))]
+        if not level:
+            return False
+    return True
+
+
+def _whole(value: object) -> object:
+    """The value with half surrogate pairs replaced, as Go's decoder does: no text may hold one."""
+    written = json.dumps(value, ensure_ascii=False).encode("utf-8", "surrogatepass")
+    return json.loads(written.decode("utf-8", "replace"))
 
 
 def _blanks_end(text: str, start: int) -> int:

@@ -15,7 +15,7 @@ from webhook.cli import schema, workloads
 from webhook.cli.documents import Document
 from webhook.cli.results import Result, numbers_of
 from webhook.cli.surroundings import Surroundings
-from webhook.domain.budgets import Charge, Room, cohort_of, room
+from webhook.domain.budgets import Charge, Room
 from webhook.domain.decide import Decision, mutate, refuse_keys, settle, validate
 from webhook.domain.outcome import Claim, Problem, Reason, Verdict
 from webhook.domain.pod import Pod
@@ -27,7 +27,8 @@ from webhook.ledger.memory import MemoryLedger
 from webhook.review.patch import operations
 from webhook.review.shape import WrongShape, pod_of
 
-POD: Final = ("v1", "Pod")
+POD_KIND: Final = "Pod"
+POD: Final = ("v1", POD_KIND)
 
 
 class Case(Struct, frozen=True):
@@ -212,11 +213,11 @@ class Reviewer:
         )
 
     def _room(self, name: str | None) -> Room | None:
-        budget = self._policy.budgets_by_name.get(name or "")
-        if budget is None:
+        """A budget's numbers now."""
+        if name is None or name not in self._policy.budgets_by_name:
             return None
-        cohort = cohort_of(budget, self._policy.budgets.rules)
-        return room(budget, cohort, {member.name: self._ledger.held(member) for member in cohort})
+        question = Charge("", POD_KIND, "", "", budget=name, tokens_per_second=0, limited=False)
+        return self._ledger.ask(question, dry_run=True).room
 
     def _charge(self, decision: Decision, charge: Charge, replicas: int) -> Settled:
         """All replicas or none; what is not admitted charges nothing."""
