@@ -255,9 +255,16 @@ def _fit_problem(question: Question, named: Named, on_card: _OnCard, policy: Pol
     load = Load(named.model, dtype, serving.kv_cache_dtype)
     sets = memory.smallest_sets(load, question.cards, policy.gpus, utilization, length)
     step = f"; needs {sets}"
+    idle = question.gpus.devices - parallel.world
+    if idle > 0:
+        step += f" (of its {question.gpus.devices} GPUs {idle} stay idle: raise the tensor parallel size)"
     if room.fit is not Fit.TOO_SMALL:
         step += f", or declare a measured {keys.TOKENS_PER_SECOND}"
-    return Problem(Reason.MODEL_DOES_NOT_FIT, question.field, f"container {question.container}: {found}{step}")
+    return Problem(
+        Reason.MODEL_DOES_NOT_FIT,
+        f"{question.field}.resources.limits",
+        f"container {question.container}: {found}{step}",
+    )
 
 
 def _is_too_long(question: Question, room: Room) -> bool:

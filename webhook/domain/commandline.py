@@ -125,11 +125,15 @@ def _script(words: Sequence[str]) -> tuple[str, Sequence[str]] | None:
         return " ".join(words[1:]), ()
     if basename(words[0]) not in _SHELLS:
         return None
-    reads_script = False
+    reads_script = takes_value = False
     for position, word in enumerate(words[1:], start=1):
-        if not word.startswith(("-", "+")):
+        if takes_value:  # `-o pipefail`
+            takes_value = False
+        elif word.startswith(("-", "+")):
+            reads_script = reads_script or (word.startswith("-") and not word.startswith("--") and "c" in word)
+            takes_value = word.endswith("o")
+        else:
             return (word, words[position + 2 :]) if reads_script else None
-        reads_script = reads_script or (word.startswith("-") and not word.startswith("--") and "c" in word)
     return None
 
 
