@@ -58,12 +58,15 @@ _DEFAULTS = Options()
     help="A further DNS name or IP address of the certificate; may be repeated.",
 )
 @click.option(
-    "--log-level", type=click.Choice([level.value for level in Level]), default=_DEFAULTS.log_level, show_default=True
+    "--log-level",
+    type=click.Choice([level.value for level in Level]),
+    default=_DEFAULTS.log_level.value,
+    show_default=True,
 )
 @click.option(
     "--log-format",
     type=click.Choice([form.value for form in Format]),
-    default=_DEFAULTS.log_format,
+    default=_DEFAULTS.log_format.value,
     show_default=True,
 )
 def serve(
