@@ -227,7 +227,7 @@ def decimal(value: Fraction) -> str:
     if value.denominator == 1:
         return str(value.numerator)
     with localcontext(prec=_SHOWN_DIGITS):
-        return str((Decimal(value.numerator) / Decimal(value.denominator)).normalize())
+        return str((Decimal(value.numerator) / Decimal(value.denominator)).normalize()).lower()
 
 
 class Duration(Struct, frozen=True):

@@ -49,6 +49,8 @@ class ListOf(Struct, Generic[ItemT], frozen=True):
                 items[index] = self.item.parse(member, at.down(index))
             except Rejected:
                 continue
+        if value and not items:
+            raise Rejected
         if self.unique:
             self._check_unique(items, at)
         return tuple(items.values())
