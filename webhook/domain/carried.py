@@ -12,7 +12,7 @@ from webhook.domain.cards import has_terms, required_terms
 from webhook.domain.devices import amount_of
 from webhook.domain.outcome import ContainerLimits, Problem, Reason
 from webhook.domain.pod import Container, NodeSelectorRequirement, NodeSelectorTerm, Pod, Toleration
-from webhook.domain.rules import SharingRule
+from webhook.domain.rules import Scheme, SharingRule
 from webhook.domain.shares import Asked
 
 
@@ -24,13 +24,15 @@ def contradictions(
     seen: list[str] = []
     agreeing: set[str] = set()
     limited: set[str] = set()
+    # KAI's validator looks for the name, not at the amount (gpu_request_validator.go, getFirstGPULimit).
+    refused_even_if_zero = names.NVIDIA_GPU if rule.scheme is Scheme.KAI else None
     for field, name, side, quantity, is_target in _gpu_quantities(pod, own, index, extra):
         amount = amount_of(quantity)
         if is_target and own.get(name) == amount:
             agreeing.add(name)
             if side == "limits":
                 limited.add(name)
-        elif amount or name in own:
+        elif amount or name in own or (name == refused_even_if_zero and side == "limits"):
             seen.append(f"{field}.resources.{side}[{name}]: {quantity}")
     half = [name for name in own if agreeing and name not in limited]
     if not seen and not half:

@@ -276,7 +276,7 @@ def _shared(sharer: Sharer, amounts: Mapping[str, Fraction], field: str, reading
         parts.append(min(_ONE, percent / 100))
         if name == sharer.percentage and smallest is not None and memory_mib is None:
             memory_mib = int(smallest * parts[-1])
-    if not parts:
+    if not parts and not reading.problems:
         reading.warn(f"{sharer.memory} {number(asked or 0)} of an unknown card; it counts as the whole device")
     return Held(devices, max(parts, default=_ONE), memory_mib)
 

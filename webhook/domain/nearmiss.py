@@ -18,6 +18,12 @@ _OUR_DOMAIN = keys.PREFIX.rstrip("/")
 _CUTOFF = 0.85
 """difflib's ratio: one letter missing, doubled or swapped in these names is above it, their neighbours are below."""
 
+_DOMAIN_CUTOFF = 0.75
+"""`tollgate.io` and `tolgate.dev` are above it; the name must resemble one of ours as well."""
+
+_NAME_CUTOFF = 0.6
+"""Within our own domain every unknown name is a mistake, so a distant resemblance helps too."""
+
 _CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 _SEPARATORS = re.compile(r"[._\s]+")
 _LONGEST_KEY = 80
@@ -54,14 +60,14 @@ def _warning(key: str, *, label: bool) -> str | None:
     if not label and key.startswith(MIG_PREFIX):
         return f"annotation {key} is not read by any scheduler today; ask for limits {key}: 1"
     domain, slash, name = key.rpartition("/")
-    if slash and (domain == _OUR_DOMAIN or get_close_matches(domain, (_OUR_DOMAIN,), 1, _CUTOFF)):
+    if slash and get_close_matches(domain, (_OUR_DOMAIN,), 1, _DOMAIN_CUTOFF):
         return _ours(kind, key, domain, name)
     meant = _close(name, _KAI_NAMES)
     return None if meant is None else f"{kind} {key} is not read; did you mean the annotation {meant}?"
 
 
 def _ours(kind: str, key: str, domain: str, name: str) -> str | None:
-    meant = _close(name, _OUR_NAMES, cutoff=0.6 if domain == _OUR_DOMAIN else _CUTOFF)
+    meant = _close(name, _OUR_NAMES, cutoff=_NAME_CUTOFF if domain == _OUR_DOMAIN else _CUTOFF)
     if meant is not None:
         return f"{kind} {key} is not read; did you mean the annotation {keys.PREFIX}{meant}?"
     if domain == _OUR_DOMAIN:
