@@ -4,7 +4,7 @@ from fractions import Fraction
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.domain.sharing_cases import CATALOGUE, Document, document_of, expressed, pod_of, rows, rule_of
@@ -183,6 +183,11 @@ T4, L4, A100 = "Tesla-T4", "NVIDIA-L4", "NVIDIA-A100-SXM4-80GB"
         ([term((MEMORY, "In", ["23034", "15360"]))], ["t4", "l4", "a10g"]),
         ([{}, term((PRODUCT, "In", [T4]))], ["t4"]),
         ([{}], []),
+        (
+            [term((PRODUCT, "In", [T4]), ("gpu.nvidia.com/class", "In", ["L4"])), term((PRODUCT, "In", [A100]))],
+            ["a100-80gb"],
+        ),
+        ([term((PRODUCT, "In", [T4]), (PRODUCT, "In", [A100]))], []),
     ],
 )
 def test_terms_are_ored_and_requirements_anded(terms: list[Document], expected: list[str]) -> None:
@@ -206,6 +211,7 @@ def test_a_mig_profile_is_read_with_its_attributes() -> None:
     assert [parse_profile(text) for text in ("", "1g", "10gb", "1g.10gbx", "0g.5gb", "１g.5gb")] == [None] * 6
 
 
+@settings(deadline=None)
 @given(
     asked=st.integers(1, 200_000),
     card=st.sampled_from([card for card in CATALOGUE.values() if card.mig_profiles]),

@@ -5,7 +5,7 @@ from fractions import Fraction
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.domain.sharing_cases import (
@@ -193,6 +193,7 @@ def shared_pods(draw: st.DrawFn) -> Document:
 PARSED_RULES = [rule_of(rule) for rule in RULES]
 
 
+@settings(deadline=None)
 @given(document=shared_pods(), rule=st.sampled_from(PARSED_RULES))
 def test_twice_is_once_and_only_the_target_is_touched(document: Document, rule: Any) -> None:
     share = expressed(document, rule)
@@ -204,6 +205,7 @@ def test_twice_is_once_and_only_the_target_is_touched(document: Document, rule: 
     holds_always(document, share, expressed(after, rule), after)
 
 
+@settings(deadline=None)
 @given(document=shared_pods(), rule=st.sampled_from(PARSED_RULES))
 def test_a_share_that_is_backed_needs_no_resources_written(document: Document, rule: Any) -> None:
     share = expressed(document, rule)
@@ -213,6 +215,7 @@ def test_a_share_that_is_backed_needs_no_resources_written(document: Document, r
     assert backed(pod_of(after), again) is expected
 
 
+@settings(deadline=None)
 @given(document=shared_pods(), text=st.text(max_size=60), key=st.sampled_from(["gpu-fraction", "gpu-memory"]))
 def test_any_text_is_a_share_or_a_problem_that_names_its_field(document: Document, text: str, key: str) -> None:
     document["metadata"]["annotations"] = {key: text}

@@ -4,7 +4,7 @@ Requirements inside a term are ANDed, terms are ORed. NotIn, Exists and preferen
 the catalogue has means a card that we do not know, which is not an error.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from msgspec import Struct
 
@@ -18,6 +18,8 @@ MEMORY_SLACK_DIVISOR = 50
 _UNKNOWN = ""
 """Stands among the names of cards for one that the catalogue does not have."""
 _UNKNOWN_ONLY = frozenset({_UNKNOWN})
+_NO_CARD: frozenset[str] = frozenset()
+"""Of requirements that no node can meet."""
 
 _DRIVER_PREFIX = "NVIDIA-"
 """Old drivers report products without it."""
@@ -61,7 +63,7 @@ def cards_of(
     if named is None:
         card = catalogue.get(rule.gpu) if rule is not None and rule.gpu is not None else None
         return NO_CARDS if card is None else Cards(known=(card,))
-    if _UNKNOWN in named:
+    if not named or _UNKNOWN in named:
         return Cards(by_pod=True)
     return Cards(known=tuple(card for name, card in catalogue.items() if name in named), by_pod=True)
 
@@ -112,17 +114,20 @@ def _named_by_pod(
     pod: Pod, catalogue: Mapping[str, Gpu], ignoring: NodeSelectorRequirement | None
 ) -> frozenset[str] | None:
     named: frozenset[str] | None = None
-    for key, value in (pod.spec.node_selector or {}).items():
-        named = _both(named, _with_label(key, (value,), catalogue))
+    if pod.spec.node_selector:
+        for key, value in pod.spec.node_selector.items():
+            named = _both(named, _with_label(key, (value,), catalogue))
     if pod.spec.affinity is not None:
         named = _both(named, _any_term(required_terms(pod), catalogue, ignoring))
     return named
 
 
 def _any_term(
-    terms: Iterable[NodeSelectorTerm], catalogue: Mapping[str, Gpu], ignoring: NodeSelectorRequirement | None
+    terms: Sequence[NodeSelectorTerm], catalogue: Mapping[str, Gpu], ignoring: NodeSelectorRequirement | None
 ) -> frozenset[str] | None:
-    together: frozenset[str] = frozenset()
+    if not terms:
+        return None
+    together = _NO_CARD
     for term in terms:
         named: frozenset[str] | None = None
         for requirement in term.match_expressions or ():
@@ -131,7 +136,7 @@ def _any_term(
         if named is None:
             return None  # this term lets the pod land on any card
         together |= named
-    return together or None
+    return together
 
 
 def _required(requirement: NodeSelectorRequirement, catalogue: Mapping[str, Gpu]) -> frozenset[str] | None:
@@ -152,10 +157,15 @@ def _required(requirement: NodeSelectorRequirement, catalogue: Mapping[str, Gpu]
 def _with_label(key: str, values: Sequence[str], catalogue: Mapping[str, Gpu]) -> frozenset[str] | None:
     """The cards whose nodes carry one of the values under that label; None where the label says nothing of cards."""
     if key == PRODUCT_LABEL:
+        if len(values) == 1:
+            return _with_product(values[0], catalogue)
         return frozenset(name for value in values for name in _with_product(value, catalogue))
     if key == MEMORY_LABEL:
         return frozenset(name for value in values for name in _with_memory(value, catalogue))
-    if not any(key in card.node_labels for card in catalogue.values()):
+    for card in catalogue.values():
+        if key in card.node_labels:
+            break
+    else:
         return None
     return frozenset(
         name
@@ -165,6 +175,9 @@ def _with_label(key: str, values: Sequence[str], catalogue: Mapping[str, Gpu]) -
 
 
 def _with_product(product: str, catalogue: Mapping[str, Gpu]) -> frozenset[str]:
+    for card in catalogue.values():
+        if product in card.products:
+            return frozenset((card.name,))
     wanted = base_product(product)
     return _or_unknown(
         card.name
@@ -192,7 +205,10 @@ def _or_unknown(names: Iterator[str]) -> frozenset[str]:
 
 
 def _both(one: frozenset[str] | None, other: frozenset[str] | None) -> frozenset[str] | None:
-    """What two requirements say together. An unrecognised value adds nothing to one that names cards."""
+    """What two requirements say together: nothing at all where they name different cards.
+
+    An unrecognised value adds nothing to a requirement that names cards.
+    """
     if one is None or other is None:
         return other if one is None else one
     common = one & other
@@ -200,4 +216,6 @@ def _both(one: frozenset[str] | None, other: frozenset[str] | None) -> frozenset
         return common
     if one == _UNKNOWN_ONLY:
         return other
-    return one if other == _UNKNOWN_ONLY else _UNKNOWN_ONLY
+    if other == _UNKNOWN_ONLY:
+        return one
+    return _UNKNOWN_ONLY if _UNKNOWN in one or _UNKNOWN in other else _NO_CARD

@@ -16,7 +16,7 @@ from webhook.domain.gpunames import (
     MIG_PREFIX,
     NVIDIA_GPU,
     SHARED_SUFFIX,
-    SHARERS,
+    SHARER_OF_AMOUNT,
     SLICES,
     Sharer,
     is_gpu_name,
@@ -30,6 +30,7 @@ from webhook.domain.rules import Gpu
 
 _ONE = Fraction(1)
 _MEBIBYTE = 1 << 20
+_PLAIN_DIGITS = 18
 
 
 class Held(Struct, frozen=True):
@@ -141,21 +142,22 @@ def _held(container: Container, field: str, reading: Reading) -> dict[str, Held]
     resources = container.resources
     if resources is None:
         return {}
-    amounts: dict[str, Fraction] = {}
+    amounts: dict[str, int | Fraction] = {}
     for side in (resources.limits, resources.requests):
-        for name, quantity in (side or {}).items():
-            if "/" in name and is_gpu_name(name, reading.extra):
-                amounts[name] = max(amounts.get(name, Fraction(0)), amount_of(quantity))
-    if not amounts:
-        return {}
+        if side:
+            for name, quantity in side.items():
+                if "/" in name and is_gpu_name(name, reading.extra):
+                    amounts[name] = max(amounts.get(name, 0), amount_of(quantity))
     held: dict[str, Held] = {}
-    for sharer in SHARERS:
-        if any(amounts.get(name) for name in sharer.names):
+    for name, amount in amounts.items():
+        sharer = SHARER_OF_AMOUNT.get(name)
+        if sharer is not None and amount and sharer.count not in held:
             held[sharer.count] = _shared(sharer, amounts, field, reading)
     for name, amount in amounts.items():
-        devices = whole(amount)
-        if devices and name not in held and (one := _by_name(name, devices, field, reading)) is not None:
-            held[name] = one
+        if amount and amount.denominator == 1 and name not in held:
+            one = _by_name(name, amount.numerator, field, reading)
+            if one is not None:
+                held[name] = one
     return held
 
 
@@ -173,12 +175,15 @@ def _by_name(name: str, devices: int, field: str, reading: Reading) -> Held | No
     return Held(devices) if name in COUNTED else None
 
 
-def amount_of(quantity: Quantity) -> Fraction:
-    """The value of a quantity; nothing where it is none."""
+def amount_of(quantity: Quantity) -> int | Fraction:
+    """The value of a quantity; nothing where it is none. Plain digits, nearly all there are, need no grammar."""
+    if isinstance(quantity, str) and len(quantity) <= _PLAIN_DIGITS and quantity.isascii() and quantity.isdigit():
+        return int(quantity)
     try:
-        return max(Fraction(0), parse_json(quantity))
+        value = parse_json(quantity)
     except ValueError:
-        return Fraction(0)
+        return 0
+    return value if value > 0 else 0
 
 
 def _mig(name: str, devices: int, reading: Reading) -> Held:
@@ -246,16 +251,16 @@ def _more_than_one(name: str, devices: int, field: str, reading: Reading) -> Non
         reading.warn(message)
 
 
-def _shared(sharer: Sharer, amounts: Mapping[str, Fraction], field: str, reading: Reading) -> Held:
+def _shared(sharer: Sharer, amounts: Mapping[str, int | Fraction], field: str, reading: Reading) -> Held:
     """A share that a scheduler of shares reads itself: so much memory, or so many percent, on each of the devices."""
-    devices = whole(amounts.get(sharer.count, _ONE)) or 1
+    devices = whole(Fraction(amounts.get(sharer.count, 1))) or 1
     per_device = devices if sharer.totals else 1
     smallest = reading.smallest_mib
     parts: list[Fraction] = []
     memory_mib: int | None = None
     asked = amounts.get(sharer.memory)
     if asked:
-        memory_mib = int(asked * sharer.unit.value / (_MEBIBYTE * per_device))
+        memory_mib = int(asked * sharer.unit.value // (_MEBIBYTE * per_device))
         _check_memory(sharer.memory, asked, memory_mib, field, reading)
         if smallest is not None:
             parts.append(min(_ONE, Fraction(memory_mib, smallest)))
@@ -263,7 +268,7 @@ def _shared(sharer: Sharer, amounts: Mapping[str, Fraction], field: str, reading
         percent = amounts.get(name) if name is not None else None
         if name is None or not percent:
             continue
-        percent /= per_device
+        percent = Fraction(percent) / per_device
         if percent > 100:
             reading.problems.append(
                 Problem(
@@ -281,7 +286,7 @@ def _shared(sharer: Sharer, amounts: Mapping[str, Fraction], field: str, reading
     return Held(devices, max(parts, default=_ONE), memory_mib)
 
 
-def _check_memory(name: str, asked: Fraction, memory_mib: int, field: str, reading: Reading) -> None:
+def _check_memory(name: str, asked: int | Fraction, memory_mib: int, field: str, reading: Reading) -> None:
     """A byte count where MiB are meant overflows to 0 in some schedulers (HAMi issue 2284), so it is refused here."""
     cards = reading.cards or tuple(reading.catalogue.values())
     largest = max((card.memory_mib for card in cards), default=None)

@@ -87,10 +87,13 @@ KOORDINATOR: Final = Sharer(
 )
 SHARERS: Final = (HAMI, VOLCANO, VOLCANO_OLD, ALIYUN, KOORDINATOR)
 
+SHARER_OF_AMOUNT: Final = {name: sharer for sharer in SHARERS for name in sharer.names}
+"""By the names that say how large a share is."""
+
 COUNTED: Final = WHOLE_DEVICES | SLICES | {KOORDINATOR_GPU} | {sharer.count for sharer in SHARERS}
 """Names whose units are devices or parts of devices."""
 
-NAMES: Final = COUNTED.union(*(sharer.names for sharer in SHARERS))
+NAMES: Final = COUNTED.union(SHARER_OF_AMOUNT)
 """Every name that asks for a GPU; MIG profiles beside these by MIG_PREFIX."""
 
 
