@@ -1,6 +1,7 @@
 """The standalone server, from listening to stopping: policy and ledger in memory, a certificate of its own making."""
 
 import asyncio
+import os
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -220,4 +221,5 @@ def _in_url(host: str) -> str:
 
 
 def _cannot_listen(host: str, port: int, flag: str, error: OSError) -> CannotStart:
-    return CannotStart(f"cannot listen on {_in_url(host)}:{port}: {error.strerror}; choose another with {flag}")
+    reason = os.strerror(error.errno) if error.errno else str(error)
+    return CannotStart(f"cannot listen on {_in_url(host)}:{port}: {reason}; choose another with {flag}")
