@@ -63,9 +63,9 @@ def test_an_alias_is_a_copy() -> None:
 @pytest.mark.parametrize(
     ("text", "line", "words"),
     [
-        ("a: 1\nb: 2\na: 3\n", 3, "key 'a' is here twice, first on line 1"),
-        ("x:\n  a: 1\n  a: 2\n", 3, "key 'a' is here twice, first on line 2"),
-        ("a: {b: 1, b: 2}\n", 1, "key 'b' is here twice"),
+        ("a: 1\nb: 2\na: 3\n", 3, "key 'a' is here twice, first 2 lines above"),
+        ("x:\n  a: 1\n  a: 2\n", 3, "key 'a' is here twice, first 1 line above"),
+        ("a: {b: 1, b: 2}\n", 1, "key 'b' is here twice, first on this line"),
         ("? [x]\n: 1\n", 1, "key list is not text"),
         ("a: 1\n? {x: y}\n: 1\n", 2, "key dict is not text"),
         ("a: *x\n", 1, "alias *x has no anchor"),

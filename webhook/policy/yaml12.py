@@ -43,7 +43,8 @@ class LiteralText(str):
 _STR_TAG: Final = "tag:yaml.org,2002:str"
 _NULLS: Final = frozenset({"", "~", "null", "Null", "NULL"})
 _BOOLEANS: Final = {"true": True, "True": True, "TRUE": True, "false": False, "False": False, "FALSE": False}
-_YAML11_BOOLEANS: Final = frozenset({"y", "yes", "on", "n", "no", "off"})
+# Not the `y` and `n` of the YAML 1.1 page: no common parser reads those as booleans, and they are names of things.
+_YAML11_BOOLEANS: Final = frozenset({"yes", "on", "no", "off"})
 _NOT_FINITE: Final = re.compile(r"[-+]?\.(?:inf|Inf|INF)|\.(?:nan|NaN|NAN)")
 _DECIMAL: Final = re.compile(r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?", re.ASCII)
 _BASED: Final = re.compile(r"0o[0-7]+|0x[0-9a-fA-F]+", re.ASCII)

@@ -332,8 +332,10 @@ class _Reader:
             if not key.refused:
                 self._problem(f"key {_key_text(key.value)} is not text; put it in quotes if it is meant", key.line)
         elif key.key in mapping:
-            first = parent.members[key.key]
-            self._problem(f"key {_key_text(key.key)} is here twice, first on line {first}", key.line)
+            # Counted from here, since the text may itself stand somewhere in a file (a ConfigMap).
+            above = key.line - parent.members[key.key]
+            first = f"{above} line{'s' if above > 1 else ''} above" if above else "on this line"
+            self._problem(f"key {_key_text(key.key)} is here twice, first {first}", key.line)
         else:
             mapping[key.key] = built.value
             # A long value may start lines below its key, and an alias stands elsewhere: people look for the key.
