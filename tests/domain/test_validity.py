@@ -5,6 +5,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from webhook.domain.names import Remembered
 from webhook.domain.outcome import Reason
 from webhook.domain.pod import Pod
 from webhook.domain.validity import problems_of
@@ -163,3 +164,18 @@ def test_a_hostile_quantity_is_cut_in_the_message() -> None:
     (problem,) = problems_of(container(limits={"cpu": "9" * 100_000}))
 
     assert len(problem.message) < 200
+
+
+def test_what_was_right_once_does_not_make_something_else_right() -> None:
+    assert problems_of(container(limits={"cpu": "0.5", "nvidia.com/gpu": 1}, requests={"nvidia.com/gpu": 1.0})) == ()
+    assert problems_of(container(limits={"nvidia.com/gpu": "0.5"})) != ()
+    assert problems_of(container(limits={"memory": 1}, requests={"memory": 1})) == ()
+    assert problems_of(container(limits={"memory": 1}, requests={"memory": 2})) != ()
+
+
+def test_many_invented_names_do_not_fill_the_memory() -> None:
+    remembered: Remembered[str] = Remembered()
+    for index in range(3 * Remembered.MOST):
+        remembered.add(str(index))
+
+    assert len(remembered.members) <= Remembered.MOST

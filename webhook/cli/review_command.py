@@ -1,6 +1,7 @@
 """The command `tollgate review`."""
 
 import json
+import re
 import sys
 import time
 from collections.abc import Mapping
@@ -168,3 +169,7 @@ class _Dumper(yaml.SafeDumper):
     def ignore_aliases(self, data: object) -> bool:  # noqa: ARG002 - the signature is the library's
         """Never an alias."""
         return True
+
+
+# `y` and `n` are booleans to kubectl, though not to PyYAML: as texts they need quotes.
+_Dumper.add_implicit_resolver("tag:yaml.org,2002:bool", re.compile(r"^[yYnN]$"), list("yYnN"))

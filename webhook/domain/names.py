@@ -1,23 +1,46 @@
 """What Kubernetes accepts as names, label keys and label values (apimachinery/pkg/util/validation/validation.go).
 
-Each function returns the reason why a text is refused, or an empty string. Pods repeat the same few keys, so answers
-are remembered; the bound keeps a flood of invented keys from growing the process.
+Each function returns the reason why a text is refused, or an empty string. Pods repeat the same few names, so those
+that were right are remembered; what was wrong is not, so that nobody can fill the memory with it.
 """
 
 import re
-from functools import lru_cache
+from typing import Final, Generic, TypeVar
 
-LABEL_LENGTH = 63
+LABEL_LENGTH: Final = 63
 """DNS1123LabelMaxLength, LabelValueMaxLength and the name part of a qualified name."""
 
-SUBDOMAIN_LENGTH = 253
+SUBDOMAIN_LENGTH: Final = 253
 """DNS1123SubdomainMaxLength."""
-
-_REMEMBERED = 8192
 
 _DNS_LABEL = re.compile(r"[a-z0-9](?:[-a-z0-9]*[a-z0-9])?", re.ASCII)
 _DNS_SUBDOMAIN = re.compile(r"[a-z0-9](?:[-a-z0-9]*[a-z0-9])?(?:\.[a-z0-9](?:[-a-z0-9]*[a-z0-9])?)*", re.ASCII)
 _NAME = re.compile(r"(?:[A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]", re.ASCII)
+
+T = TypeVar("T")
+
+
+class Remembered(Generic[T]):
+    """A bounded set of things known to be right; when it is full it starts anew."""
+
+    __slots__ = ("members",)
+
+    MOST: Final = 8192
+
+    def __init__(self) -> None:
+        self.members: set[T] = set()
+
+    def add(self, thing: T) -> None:
+        """One more; the caller has seen that it is short."""
+        if len(self.members) >= self.MOST:
+            self.members.clear()
+        self.members.add(thing)
+
+
+_LABELS = Remembered[str]()
+_SUBDOMAINS = Remembered[str]()
+QUALIFIED_NAMES: Final = Remembered[str]()
+LABEL_VALUES: Final = Remembered[str]()
 
 
 def _fault(text: str, longest: int, grammar: re.Pattern[str], allowed: str) -> str:
@@ -28,39 +51,48 @@ def _fault(text: str, longest: int, grammar: re.Pattern[str], allowed: str) -> s
     return ""
 
 
-@lru_cache(maxsize=_REMEMBERED)
 def dns_label_fault(text: str) -> str:
     """A container, namespace or volume name: `[a-z0-9-]`, at most 63 characters."""
-    return _fault(text, LABEL_LENGTH, _DNS_LABEL, "a DNS label (lower-case letters, digits and '-', not first or last)")
+    if text in _LABELS.members:
+        return ""
+    allowed = "a DNS label (lower-case letters, digits and '-', not first or last)"
+    fault = _fault(text, LABEL_LENGTH, _DNS_LABEL, allowed)
+    if not fault:
+        _LABELS.add(text)
+    return fault
 
 
-@lru_cache(maxsize=_REMEMBERED)
 def dns_subdomain_fault(text: str) -> str:
     """A pod name: DNS labels joined by dots, at most 253 characters."""
-    return _fault(
-        text,
-        SUBDOMAIN_LENGTH,
-        _DNS_SUBDOMAIN,
-        "a DNS subdomain (lower-case letters, digits, '-' and '.', starting and ending with a letter or digit)",
-    )
+    if text in _SUBDOMAINS.members:
+        return ""
+    allowed = "a DNS subdomain (lower-case letters, digits, '-' and '.', starting and ending with a letter or digit)"
+    fault = _fault(text, SUBDOMAIN_LENGTH, _DNS_SUBDOMAIN, allowed)
+    if not fault:
+        _SUBDOMAINS.add(text)
+    return fault
 
 
-@lru_cache(maxsize=_REMEMBERED)
 def qualified_name_fault(text: str) -> str:
     """A label key, annotation key, gate or resource name: `name` or `dns.subdomain/name`."""
+    if text in QUALIFIED_NAMES.members:
+        return ""
     prefix, slash, name = text.rpartition("/")
-    if slash:
-        fault = dns_subdomain_fault(prefix)
-        if fault:
-            return f"prefix {fault}"
-    return _fault(name, LABEL_LENGTH, _NAME, "a name (letters, digits, '-', '_' and '.', letter or digit at both ends)")
+    if slash and (fault := dns_subdomain_fault(prefix)):
+        return f"prefix {fault}"
+    allowed = "a name (letters, digits, '-', '_' and '.', letter or digit at both ends)"
+    fault = _fault(name, LABEL_LENGTH, _NAME, allowed)
+    if not fault:
+        QUALIFIED_NAMES.add(text)
+    return fault
 
 
-@lru_cache(maxsize=_REMEMBERED)
 def label_value_fault(text: str) -> str:
     """A label value: empty, or a name of at most 63 characters."""
-    if not text:
+    if not text or text in LABEL_VALUES.members:
         return ""
-    return _fault(
-        text, LABEL_LENGTH, _NAME, "a label value (letters, digits, '-', '_' and '.', letter or digit at both ends)"
-    )
+    allowed = "a label value (letters, digits, '-', '_' and '.', letter or digit at both ends)"
+    fault = _fault(text, LABEL_LENGTH, _NAME, allowed)
+    if not fault:
+        LABEL_VALUES.add(text)
+    return fault
