@@ -158,7 +158,7 @@ def _devices(question: Question, parallel: Parallel, card: Gpu, *, shares_expert
 
 
 def _rate(
-    question: Question, named: Named, parallel: Parallel, card: Gpu, dtype: Dtype, room: Room | None, *, joint: bool
+    question: Question, load: Load, parallel: Parallel, card: Gpu, room: Room | None, *, joint: bool
 ) -> tuple[Rate | None, bool]:
     """The throughput on a card, and whether it comes from a profile of the policy."""
     factor = DEFAULTS[question.serving.engine].throughput_factor
@@ -167,12 +167,12 @@ def _rate(
     if joint:
         groups.append((parallel.group * parallel.replicas, 1))
     for devices, replicas in groups:
-        profile = matching_profile(named.model, card.name, devices, dtype)
+        profile = matching_profile(load.model, card.name, devices, load.dtype)
         if profile is not None:
             own_factor = factor if profile.built_in else _ONE
             return Rate(profile, replicas * part, own_factor, measured=True), not profile.built_in
     devices, replicas = groups[-1]
-    estimate = None if room is None else roofline.estimate(named.model, dtype, card, devices, room)
+    estimate = None if room is None else roofline.estimate(load, card, devices, room)
     return (None if estimate is None else Rate(estimate, replicas * part, factor, measured=False)), False
 
 
@@ -195,9 +195,10 @@ def _on_card(question: Question, named: Named, parallel: Parallel, card: Gpu) ->
     devices = _devices(question, parallel, card, shares_experts=joint)
     first: _OnCard | None = None
     for dtype in _dtypes(question, named, card):
-        room = memory.room(Load(named.model, dtype, question.serving.kv_cache_dtype), devices)
+        load = Load(named.model, dtype, question.serving.kv_cache_dtype)
+        room = memory.room(load, devices)
         checked = room if _is_checkable(question, parallel) else None
-        rate, from_policy = _rate(question, named, parallel, card, dtype, checked, joint=joint)
+        rate, from_policy = _rate(question, load, parallel, card, checked, joint=joint)
         why_not = "" if rate is not None else _why_not(question, named, parallel, card, dtype, checked)
         found = _OnCard(card, dtype, checked, rate, from_policy, why_not)
         if rate is not None:
