@@ -24,7 +24,7 @@ from webhook.policy.schema import gpus, models
 from webhook.policy.yaml12 import read
 
 
-class Catalogue(Struct, frozen=True):
+class Catalogue(Struct, frozen=True, gc=False):
     """GPUs by name; models by lower-case name and alias."""
 
     gpus: Mapping[str, Gpu]

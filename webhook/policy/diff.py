@@ -31,7 +31,7 @@ class Change(StrEnum):
     CHANGED = "~"
 
 
-class Difference(Struct, frozen=True):
+class Difference(Struct, frozen=True, gc=False):
     """One thing that the new policy has otherwise. `str()` is one line."""
 
     change: Change

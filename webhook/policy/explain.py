@@ -17,7 +17,7 @@ _STEP: Final = re.compile(r"\[(?P<key>[^\]]*)\]|(?P<name>[^.\[\]]+)")
 _IN_CONFIG_MAP: Final = f"data[{CONFIG_MAP_KEY}]"
 
 
-class Explanation(Struct, frozen=True):
+class Explanation(Struct, frozen=True, gc=False):
     """One field, for people."""
 
     path: str

@@ -43,7 +43,7 @@ class Kind(Protocol[ValueT_co]):
         ...
 
 
-class Text(Struct, frozen=True):
+class Text(Struct, frozen=True, gc=False):
     """Text of one grammar. Numbers and booleans are never converted to text."""
 
     grammar: names.Grammar
@@ -64,7 +64,7 @@ class Text(Struct, frozen=True):
         return value if names.is_plain_word(value) else f'"{value}"'
 
 
-class Named(Struct, frozen=True):
+class Named(Struct, frozen=True, gc=False):
     """Text that gives a name to something, unique in its space (`budget`, `gpu`)."""
 
     space: str
@@ -86,7 +86,7 @@ class Named(Struct, frozen=True):
         return Text(self.grammar).render(value)
 
 
-class Reference(Struct, frozen=True):
+class Reference(Struct, frozen=True, gc=False):
     """Text that names something defined elsewhere; whether it exists is checked once the whole file is read."""
 
     space: str
@@ -109,7 +109,7 @@ class Reference(Struct, frozen=True):
         return value
 
 
-class Choice(Struct, Generic[EnumT], frozen=True):
+class Choice(Struct, Generic[EnumT], frozen=True, gc=False):
     """One member of an enum, by its exact value."""
 
     enum: type[EnumT]
@@ -129,11 +129,11 @@ class Choice(Struct, Generic[EnumT], frozen=True):
         return members[value]
 
     def render(self, value: EnumT) -> str:
-        """The member."""
-        return value.value
+        """The member; structs that a pod decodes hold it as plain text."""
+        return str(value)
 
 
-class Flag(Struct, frozen=True):
+class Flag(Struct, frozen=True, gc=False):
     """A boolean."""
 
     @property
@@ -166,7 +166,7 @@ def exact_number(value: object, at: At, allowed: str) -> Fraction:
         )
 
 
-class Whole(Struct, frozen=True):
+class Whole(Struct, frozen=True, gc=False):
     """A whole number within bounds. A string may be a Kubernetes quantity."""
 
     minimum: int = 1
@@ -192,7 +192,7 @@ class Whole(Struct, frozen=True):
         return str(value)
 
 
-class Exact(Struct, frozen=True):
+class Exact(Struct, frozen=True, gc=False):
     """An exact number above or from a bound on, never rounded."""
 
     above: Fraction | None = Fraction(0)
@@ -230,7 +230,7 @@ def decimal(value: Fraction) -> str:
         return str((Decimal(value.numerator) / Decimal(value.denominator)).normalize()).lower()
 
 
-class Duration(Struct, frozen=True):
+class Duration(Struct, frozen=True, gc=False):
     """A duration in Go's form, zero or more; in seconds."""
 
     @property
@@ -254,7 +254,7 @@ class Duration(Struct, frozen=True):
         return durations.text_of(value)
 
 
-class WeightDtype(Struct, frozen=True):
+class WeightDtype(Struct, frozen=True, gc=False):
     """A dtype of weights; every spelling that engines use, kept as the canonical name."""
 
     @property
@@ -277,7 +277,7 @@ class WeightDtype(Struct, frozen=True):
         return value
 
 
-class Nothing(Struct, frozen=True):
+class Nothing(Struct, frozen=True, gc=False):
     """A kind that also takes null, where not to know is a statement of its own."""
 
     kind: Kind[Any]
@@ -296,7 +296,7 @@ class Nothing(Struct, frozen=True):
         return "null" if value is None else self.kind.render(value)
 
 
-class Custom(Struct, frozen=True):
+class Custom(Struct, frozen=True, gc=False):
     """A kind of which there is one."""
 
     allowed: str

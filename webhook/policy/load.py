@@ -24,7 +24,7 @@ _HEAD: Final = ("api_version", "kind")
 _FIRST_MATCH: Final = ("budgets", "queues", "sharing")
 
 
-class Loaded(Struct, frozen=True):
+class Loaded(Struct, frozen=True, gc=False):
     """A policy that is right, and what is doubtful about it (one line each, with its path)."""
 
     policy: Policy

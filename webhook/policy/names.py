@@ -17,7 +17,7 @@ _PLAIN_WORD: Final = re.compile(r"[A-Za-z][-A-Za-z0-9_./+]*", re.ASCII)
 _SERVICE_ACCOUNT: Final = "system:serviceaccount:"
 
 
-class Grammar(Struct, frozen=True):
+class Grammar(Struct, frozen=True, gc=False):
     """A kind of name: whether a text is one, and how to say what is."""
 
     allowed: str
@@ -107,5 +107,5 @@ MODEL_NAME: Final = Grammar("a model name without spaces, at most 512 characters
 MIG_PROFILE: Final = Grammar("a MIG profile without attributes, such as 3g.40gb", is_mig_profile)
 PROSE: Final = Grammar(
     "text of one line, at most 1000 characters",
-    lambda text: 0 < len(text.strip()) <= 1000 and "\n" not in text.strip(),
+    lambda text: 0 < len(text.strip()) <= 1000 and text.strip().isprintable(),
 )

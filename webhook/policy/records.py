@@ -24,7 +24,7 @@ def attribute_of(field_name: str) -> str:
     return _HUMP.sub("_", field_name).lower()
 
 
-class ListOf(Struct, Generic[ItemT], frozen=True):
+class ListOf(Struct, Generic[ItemT], frozen=True, gc=False):
     """A list of one kind. Wrong items are reported and left out, so that the others are checked too."""
 
     item: Kind[ItemT]
@@ -68,7 +68,7 @@ class ListOf(Struct, Generic[ItemT], frozen=True):
         return "[" + ", ".join(self.item.render(member) for member in members) + "]"
 
 
-class SetOf(Struct, frozen=True):
+class SetOf(Struct, frozen=True, gc=False):
     """A list whose order means nothing, each member once."""
 
     item: Kind[str]
@@ -93,7 +93,7 @@ class SetOf(Struct, frozen=True):
         return self._list.render(value)
 
 
-class MappingOf(Struct, frozen=True):
+class MappingOf(Struct, frozen=True, gc=False):
     """A mapping with free keys of one kind to values of one kind."""
 
     key: Kind[str]
@@ -129,7 +129,7 @@ class MappingOf(Struct, frozen=True):
         return "{" + ", ".join(f"{self.key.render(key)}: {self.value.render(member)}" for key, member in pairs) + "}"
 
 
-class Field(Struct, frozen=True):
+class Field(Struct, frozen=True, gc=False):
     """One key of a record."""
 
     name: str
@@ -164,7 +164,7 @@ def _nothing_more(given: Given, at: At) -> None:
     """No check across fields."""
 
 
-class Record(Struct, frozen=True):
+class Record(Struct, frozen=True, gc=False):
     """A mapping with known keys that becomes a struct."""
 
     what: str
@@ -222,7 +222,7 @@ class Record(Struct, frozen=True):
         """The struct's default of a field; `msgspec.NODEFAULT` where it has none."""
         for member in msgspec.structs.fields(self.struct):
             if member.name == field.target:
-                return member.default
+                return member.default if member.default_factory is msgspec.NODEFAULT else member.default_factory()
         return msgspec.NODEFAULT
 
     def render(self, value: Any) -> str:

@@ -22,7 +22,7 @@ _PLAIN_STEP: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*")
 _SHOWN_CHARACTERS: Final = 60
 
 
-class PolicyError(Struct, frozen=True):
+class PolicyError(Struct, frozen=True, gc=False):
     """One error: where, what was found, what is allowed. `str()` is one line."""
 
     path: str
@@ -48,7 +48,7 @@ class Rejected(Exception):  # noqa: N818 - not an error of its own: what it stan
     """The value at hand is wrong and has been reported."""
 
 
-class Mention(Struct, frozen=True):
+class Mention(Struct, frozen=True, gc=False):
     """A name that the file gives to something, or by which it refers to something."""
 
     space: str
@@ -78,7 +78,7 @@ class Report:
         return len(self.errors) >= MAX_ERRORS
 
 
-class At(Struct, frozen=True):
+class At(Struct, frozen=True, gc=False):
     """A place in the file, and the report to write to."""
 
     report: Report
@@ -166,6 +166,6 @@ def path_text(path: Path) -> str:
         if isinstance(step, str) and _PLAIN_STEP.fullmatch(step):
             parts.append(f".{step}" if parts else step)
         else:
-            text = str(step)
-            parts.append(f"[{text if len(text) <= _SHOWN_CHARACTERS else text[: _SHOWN_CHARACTERS - 3] + '...'}]")
+            # quoted() cuts and escapes; brackets are quotes enough.
+            parts.append(f"[{step if isinstance(step, int) else quoted(step)[1:-1]}]")
     return "".join(parts)

@@ -26,7 +26,7 @@ class HasSelector(Protocol):
 Rule = TypeVar("Rule", bound=HasSelector)
 
 
-class _Demand(Struct, frozen=True):
+class _Demand(Struct, frozen=True, gc=False):
     """What a label selector demands of one label. `allowed` None: any value."""
 
     present: bool = False
@@ -50,7 +50,7 @@ class _Demand(Struct, frozen=True):
 _Demands = Mapping[str, _Demand]
 
 
-class _Narrowed(Struct, frozen=True):
+class _Narrowed(Struct, frozen=True, gc=False):
     """A selector as demands, with at most one namespace and one priority class for a later rule."""
 
     namespaces: frozenset[str] | None
@@ -116,7 +116,7 @@ def _narrow(selector: Selector) -> _Narrowed:
     return _Narrowed(namespaces, labels, _demands(selector.pod_selector), selector.priority_class_names)
 
 
-class _Taken(Struct, frozen=True):
+class _Taken(Struct, frozen=True, gc=False):
     """An earlier rule, in the bucket of one thing that it demands."""
 
     index: int

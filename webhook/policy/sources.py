@@ -16,7 +16,7 @@ _CONFIG_MAP_KEYS: Final = ("apiVersion", "kind", "metadata", "data", "binaryData
 _SECTIONS: Final = frozenset({"budgets", "queues", "sharing", "models", "gpus", "mode"})
 
 
-class Source(Struct, frozen=True):
+class Source(Struct, frozen=True, gc=False):
     """The document that is the policy, and how to name places in it."""
 
     document: Document

@@ -18,14 +18,14 @@ MAX_BYTES: Final = 1024 * 1024
 """A ConfigMap holds at most 1 MiB (apimachinery and etcd agree)."""
 
 
-class Number(Struct, frozen=True):
+class Number(Struct, frozen=True, gc=False):
     """A number as it was written, and what it is worth exactly."""
 
     text: str
     value: Fraction
 
 
-class Unclear(Struct, frozen=True):
+class Unclear(Struct, frozen=True, gc=False):
     """A scalar that is refused wherever it stands, with the reason and what to write instead."""
 
     text: str

@@ -41,7 +41,7 @@ class YamlError(ValueError):
         self.line = line
 
 
-class Scalar(Struct, frozen=True):
+class Scalar(Struct, frozen=True, gc=False):
     """One scalar as it stands in the text."""
 
     text: str
@@ -54,7 +54,7 @@ class Scalar(Struct, frozen=True):
     line: int
 
 
-class Document(Struct, frozen=True):
+class Document(Struct, frozen=True, gc=False):
     """One document of the text. `value` is None for an empty one."""
 
     value: object
@@ -78,7 +78,7 @@ class Document(Struct, frozen=True):
         return line
 
 
-class Reading(Struct, frozen=True):
+class Reading(Struct, frozen=True, gc=False):
     """Everything that could be read, and everything that was wrong with it, in the order of the text."""
 
     documents: list[Document]
@@ -150,7 +150,7 @@ def _events(text: str) -> Iterator[yaml.Event]:
         raise YamlError("not YAML: half of a surrogate pair", text.count("\n", 0, error.start) + 1) from None
 
 
-class _Built(Struct, frozen=True):
+class _Built(Struct, frozen=True, gc=False):
     """A finished value, with what an alias to it would cost."""
 
     value: object

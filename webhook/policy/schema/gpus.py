@@ -16,7 +16,7 @@ from webhook.policy.report import At
 _MOST_MIB: Final = 10 * 1024 * 1024
 
 
-class GpuEntry(Struct, frozen=True):
+class GpuEntry(Struct, frozen=True, gc=False):
     """The fields that one entry of `gpus` gives, before they are laid over a built-in card."""
 
     given: dict[str, Any]
