@@ -469,3 +469,41 @@ def test_policy_warnings_are_in_the_output_and_on_standard_error(tmp_path: Any) 
 
     (warning,) = files.answer(pod("a"))["policyWarnings"]
     assert warning in result.stderr
+
+
+def with_budgets(directory: Any, *budgets: dict[str, Any]) -> Files:
+    policy = {"apiVersion": "tollgate.dev/v1alpha1", "kind": "Policy", "budgets": list(budgets)}
+    return Files(directory, policy)
+
+
+def test_a_strict_queue_lets_nothing_pass_its_head(tmp_path: Any) -> None:
+    budget = {"name": "q", "selector": {}, "tokensPerSecond": 1000, "onExceeded": "Hold", "queueing": "StrictFIFO"}
+    files = with_budgets(tmp_path, budget)
+
+    results = files.results(
+        pod("a", claim=600), pod("b", claim=600), pod("c", claim=1), workload("Deployment", "d", claim=1, replicas=2)
+    )
+
+    assert [result["verdict"] for result in results] == ["Admit", "Hold", "Hold", "Hold"]
+    assert "prod/b" in results[2]["message"]
+    assert results[3]["fits"] == 0
+
+
+def test_what_can_be_borrowed_shrinks_with_what_is_lent(tmp_path: Any) -> None:
+    cohort = {"cohort": "llm", "tokensPerSecond": 1000}
+    files = with_budgets(
+        tmp_path,
+        {"name": "a", "selector": {"namespaces": ["a"]}, "borrowingLimit": 500, **cohort},
+        {"name": "b", "selector": {"namespaces": ["b"]}, "lendingLimit": 400, **cohort},
+    )
+
+    results = files.results(pod("1", "a", claim=1200), pod("2", "a", claim=201), pod("3", "b", claim=800))
+
+    assert [result["verdict"] for result in results] == ["Admit", "Deny", "Admit"]
+    assert [numbers(result) for result in results] == [(0, 0, 400), (0, 1200, 200), (0, 0, 0)]
+
+
+def test_a_name_of_the_wrong_type_is_one_problem(files: Files) -> None:
+    (result,) = files.results({**pod("a"), "metadata": {"name": 5}})
+
+    assert result["message"] == "metadata.name: 5 is a number, a string is wanted; put it in quotes"

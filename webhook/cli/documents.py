@@ -26,7 +26,7 @@ MAX_BYTES: Final = 256 * 1024 * 1024
 _SEPARATOR = re.compile(r"^---", re.MULTILINE)
 
 
-class Document(Struct, frozen=True):
+class Document(Struct, frozen=True, gc=False):
     """One object as it stands in a file."""
 
     source: str
@@ -42,7 +42,7 @@ class Document(Struct, frozen=True):
         return group if slash else ""
 
 
-class Unreadable(Struct, frozen=True):
+class Unreadable(Struct, frozen=True, gc=False):
     """Something in a file that is no Kubernetes object."""
 
     source: str

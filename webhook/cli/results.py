@@ -10,7 +10,7 @@ from webhook.domain.budgets import Room
 from webhook.domain.outcome import Claim, Verdict
 
 
-class BudgetNumbers(Struct, frozen=True):
+class BudgetNumbers(Struct, frozen=True, gc=False):
     """A budget before this document, in tokens/s."""
 
     name: str
@@ -22,7 +22,7 @@ class BudgetNumbers(Struct, frozen=True):
     borrowable: int
 
 
-class Result(Struct, frozen=True):
+class Result(Struct, frozen=True, gc=False):
     """The answer for one Pod or workload."""
 
     source: str
@@ -45,7 +45,7 @@ class Result(Struct, frozen=True):
     audit: dict[str, str]
 
 
-class Review(Struct, frozen=True, rename="camel"):
+class Review(Struct, frozen=True, gc=False, rename="camel"):
     """The whole output."""
 
     results: tuple[Result, ...]

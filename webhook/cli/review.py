@@ -31,7 +31,7 @@ POD_KIND: Final = "Pod"
 POD: Final = ("v1", POD_KIND)
 
 
-class Case(Struct, frozen=True):
+class Case(Struct, frozen=True, gc=False):
     """One document as the deciding functions need it."""
 
     document: Document
@@ -49,7 +49,7 @@ class Case(Struct, frozen=True):
     """Where the pod stands in the document: empty, or `spec.template.`."""
 
 
-class Settled(Struct, frozen=True):
+class Settled(Struct, frozen=True, gc=False):
     """A decision once the ledger has been asked."""
 
     decision: Decision
@@ -110,7 +110,7 @@ class Reviewer:
             raw=checked.value,
             requester=self._requester,
             warnings=_unknown_fields(checked),
-            problems=(*_wrong_types(checked), *_unnamed(checked.value)),
+            problems=tuple(_problems_of_object(checked)),
         )
 
     def _workload_case(self, document: Document, shape: workloads.Shape) -> Case:
@@ -121,7 +121,7 @@ class Reviewer:
         warnings = [*_unknown_fields(checked), *workloads.warnings_of(checked.value, shape)]
         if replicas.warning:
             warnings.append(replicas.warning)
-        problems = [*_wrong_types(checked), *_unnamed(checked.value)]
+        problems = _problems_of_object(checked)
         problems += [
             Problem(Reason.INVALID_POD, field, message)
             for field, message in workloads.negative_counts(checked.value, shape)
@@ -217,16 +217,16 @@ class Reviewer:
         if name is None or name not in self._policy.budgets_by_name:
             return None
         question = Charge("", POD_KIND, "", "", budget=name, tokens_per_second=0, limited=False)
-        return self._ledger.ask(question, dry_run=True).room
+        return self._ledger.reserve(question, dry_run=True).room
 
     def _charge(self, decision: Decision, charge: Charge, replicas: int) -> Settled:
         """All replicas or none; what is not admitted charges nothing."""
         one = replace(charge, uid=f"{self._count:09d}")
         if replicas == 1:
-            answer = self._ledger.ask(one)
+            answer = self._ledger.reserve(one)
             settled = settle(replace(decision, charge=one), answer.verdict, answer.room, self._policy, answer.behind)
             return Settled(settled, int(settled.verdict is Verdict.ADMIT), decision.claim, answer.room)
-        alone = self._ledger.ask(one, dry_run=True)
+        alone = self._ledger.reserve(one, dry_run=True)
         if replicas == 0:
             message = f"asks for no replicas now; one would claim {charge.tokens_per_second} tokens/s"
             return Settled(replace(decision, message=message), 0, _times(decision.claim, 0), alone.room)
@@ -240,7 +240,7 @@ class Reviewer:
             verdict, numbers, behind = Verdict.HOLD if whole.holds else Verdict.DENY, alone.room, alone.behind
             settled_room = replace(numbers, ever=whole.tokens_per_second)
         else:
-            answer = self._ledger.ask(whole)
+            answer = self._ledger.reserve(whole)
             verdict, numbers, behind = answer.verdict, answer.room, answer.behind
             settled_room = numbers
         settled = settle(replace(decision, charge=whole, claim=claim), verdict, settled_room, self._policy, behind)
@@ -286,8 +286,12 @@ def _placed(problems: tuple[Problem, ...], case: Case) -> tuple[Problem, ...]:
     return tuple(replace(problem, field=f"{case.template}{problem.field}") for problem in problems)
 
 
-def _wrong_types(checked: schema.Checked) -> list[Problem]:
-    return [Problem(Reason.INVALID_POD, wrong.field, wrong.message) for wrong in checked.wrong]
+def _problems_of_object(checked: schema.Checked) -> list[Problem]:
+    """Wrong types, or no name: of a name of the wrong type nobody needs to hear that it is missing."""
+    problems = [Problem(Reason.INVALID_POD, wrong.field, wrong.message) for wrong in checked.wrong]
+    if not any(_names(checked.value)) and not any(wrong.field.startswith("metadata") for wrong in checked.wrong):
+        problems.append(Problem(Reason.INVALID_POD, "metadata.name", "is required, or metadata.generateName"))
+    return problems
 
 
 def _unknown_fields(checked: schema.Checked) -> tuple[str, ...]:
@@ -307,9 +311,3 @@ def _shown_name(value: Mapping[str, Any]) -> str:
     """The name, or `prefix*` where the API server makes one."""
     name, prefix = _names(value)
     return name or (f"{prefix}*" if prefix else "")
-
-
-def _unnamed(value: object) -> list[Problem]:
-    if isinstance(value, dict) and not any(_names(value)):
-        return [Problem(Reason.INVALID_POD, "metadata.name", "is required, or metadata.generateName")]
-    return []

@@ -52,7 +52,7 @@ _WHAT: Final[dict[type, str]] = {
 }
 
 
-class WrongType(Struct, frozen=True):
+class WrongType(Struct, frozen=True, gc=False):
     """A value that the API server cannot decode."""
 
     field: str

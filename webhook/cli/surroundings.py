@@ -26,7 +26,7 @@ MAX_OWNERS: Final = 8
 """Links of the chain of controllers that are followed; Kueue follows ten."""
 
 
-class NamespaceFlags(Struct, frozen=True):
+class NamespaceFlags(Struct, frozen=True, gc=False):
     """What the command line says of namespaces."""
 
     default: str = DEFAULT_NAMESPACE
@@ -35,7 +35,7 @@ class NamespaceFlags(Struct, frozen=True):
     """The one namespace that the labels are for; None: for each that has no Namespace document."""
 
 
-class Priority(Struct, frozen=True):
+class Priority(Struct, frozen=True, gc=False):
     """One PriorityClass."""
 
     name: str

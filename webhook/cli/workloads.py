@@ -22,14 +22,14 @@ _UID_NAMESPACE: Final = uuid.UUID("9a0e2c0e-5a3c-5b1e-9d0a-3f5f7c1d2b46")
 """Ours, so that placeholder uids are the same in every run and in no cluster."""
 
 
-class Replicas(Struct, frozen=True):
+class Replicas(Struct, frozen=True, gc=False):
     """How many pods a workload asks for at once."""
 
     count: int
     warning: str = ""
 
 
-class Shape(Struct, frozen=True):
+class Shape(Struct, frozen=True, gc=False):
     """What differs between kinds of workloads."""
 
     model: str
@@ -45,7 +45,7 @@ class Shape(Struct, frozen=True):
     restart_policies: tuple[str, ...] = ("Always",)
 
 
-class Made(Struct, frozen=True):
+class Made(Struct, frozen=True, gc=False):
     """The pod that a controller would create, and who it belongs to."""
 
     pod: dict[str, Any]
