@@ -141,11 +141,19 @@ async def test_a_connection_is_used_again_and_requests_may_come_ahead_of_answers
         client.close()
 
 
-async def test_garbage_instead_of_http_ends_that_connection_alone(serve: Serve) -> None:
+@pytest.mark.parametrize(
+    "garbage",
+    [b"\x00\x01garbage\r\n\r\n", b"POST /mutate HTTP/1.1\r\n\r\n", b"POST /" + b"a" * 20_000 + b" HTTP/1.1\r\n\r\n"],
+    ids=["no method", "no host", "line too long"],
+)
+async def test_garbage_instead_of_http_ends_that_connection_alone_and_is_no_error_of_ours(
+    serve: Serve, caplog: pytest.LogCaptureFixture, garbage: bytes
+) -> None:
     async with serve() as serving:
         rude, polite = await serving.connect(), await serving.connect()
-        await rude.send(b"\x00\x01garbage\r\n\r\n")
+        await rude.send(garbage)
         assert (await rude.response()).status == 400
+        assert [(record.levelname, record.exc_info) for record in caplog.records] in ([], [("WARNING", None)])
         assert (await polite.post("/mutate", body())).response["allowed"]
         rude.close()
         polite.close()

@@ -6,6 +6,7 @@ treats all of them as a failed call, so failurePolicy decides.
 """
 
 import asyncio
+import logging
 import re
 import secrets
 from collections.abc import Mapping
@@ -13,6 +14,7 @@ from functools import lru_cache
 from typing import Any, NamedTuple
 
 from aiohttp import hdrs, web
+from aiohttp.http_exceptions import HttpProcessingError
 
 from webhook.ledger import CannotDecide
 from webhook.review.wire import BadCall
@@ -88,6 +90,7 @@ class Webhook:
             request_factory=request_of,
             keepalive_timeout=KEEP_ALIVE_SECONDS,
             access_log=None,
+            logger=_logger(),
             auto_decompress=False,
         )
 
@@ -126,6 +129,26 @@ class Webhook:
         self._office.metrics.unanswered(_operation(http), "Bug")
         self._office.log.exception("bug", error, id=bug, operation=_operation(http))
         return _plain(500, f"internal error {bug}; the log of this server has it by this id")
+
+
+class _ClientFaults(logging.Filter):
+    """What is no HTTP is the fault of who sent it: a warning of one line, not an error of ours with a traceback."""
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """See `logging.Filter`."""
+        error = record.exc_info[1] if record.exc_info else None
+        if isinstance(error, HttpProcessingError):
+            record.levelno, record.levelname = logging.WARNING, "WARNING"
+            record.msg, record.args, record.exc_info = f"a client sent no HTTP: {error.message}", (), None
+        return True
+
+
+def _logger() -> logging.Logger:
+    """Where aiohttp complains: a logger of this server alone, since filters on a shared one would pile up."""
+    logger = logging.Logger("aiohttp.server")
+    logger.parent = logging.getLogger()
+    logger.addFilter(_ClientFaults())
+    return logger
 
 
 def _operation(http: web.BaseRequest) -> str:
