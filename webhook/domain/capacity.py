@@ -25,7 +25,7 @@ LENGTH_TOLERANCE: Final = Fraction(5, 4)
 _ONE: Final = Fraction(1)
 
 
-class Question(Struct, frozen=True):
+class Question(Struct, frozen=True, gc=False):
     """One serving container, as far as its throughput depends on it."""
 
     container: str
@@ -44,7 +44,7 @@ class Question(Struct, frozen=True):
     """The pod belongs to a LeaderWorkerSet, whose leader stands for all its pods."""
 
 
-class Parallel(Struct, frozen=True):
+class Parallel(Struct, frozen=True, gc=False):
     """How the engine spreads over GPUs."""
 
     tensor: int
@@ -65,12 +65,12 @@ class Parallel(Struct, frozen=True):
         return self.group * self.local_replicas
 
 
-class Rate(Struct, frozen=True):
+class Rate(Struct, frozen=True, gc=False):
     """Throughput of one container on one card."""
 
     profile: Profile
     multiple: Fraction
-    """Replicas times the part of each device."""
+    """Replicas times the part of each device, over the pods that share one copy of the model."""
     factor: Fraction
     """The engine's, 1 for profiles of the policy."""
     measured: bool
@@ -85,7 +85,7 @@ class Rate(Struct, frozen=True):
         return saturated_throughput(self.profile, mix) * self.multiple
 
 
-class Capacity(Struct, frozen=True):
+class Capacity(Struct, frozen=True, gc=False):
     """The answer for one container."""
 
     rate: Rate | None = None
@@ -95,7 +95,7 @@ class Capacity(Struct, frozen=True):
     warnings: tuple[str, ...] = ()
 
 
-class _OnCard(Struct, frozen=True):
+class _OnCard(Struct, frozen=True, gc=False):
     """What holds on one of the cards."""
 
     card: Gpu
@@ -162,7 +162,8 @@ def _rate(
 ) -> tuple[Rate | None, bool]:
     """The throughput on a card, and whether it comes from a profile of the policy."""
     factor = DEFAULTS[question.serving.engine].throughput_factor
-    part = question.gpus.part
+    # The leader of a LeaderWorkerSet claims for its workers; other pods of one engine claim a part of it each.
+    part = question.gpus.part / (1 if question.in_group else question.serving.nodes)
     groups = [(parallel.group, parallel.replicas)]
     if joint:
         groups.append((parallel.group * parallel.replicas, 1))

@@ -33,7 +33,7 @@ GROUP_LABEL: Final = "leaderworkerset.sigs.k8s.io/name"
 """Label of every pod of a LeaderWorkerSet (lws api/leaderworkerset/v1, SetNameLabelKey)."""
 
 
-class ClaimOutcome(Struct, frozen=True):
+class ClaimOutcome(Struct, frozen=True, gc=False):
     """What a pod claims, or why that cannot be said."""
 
     claim: Claim | None = None
@@ -44,7 +44,7 @@ class ClaimOutcome(Struct, frozen=True):
     warnings: tuple[str, ...] = ()
 
 
-class _Declared(Struct, frozen=True):
+class _Declared(Struct, frozen=True, gc=False):
     """What the tenant declares that a claim depends on."""
 
     tokens_per_second: int | None
@@ -53,7 +53,7 @@ class _Declared(Struct, frozen=True):
     traffic_mix: Mix | None
 
 
-class _Holder(Struct, frozen=True):
+class _Holder(Struct, frozen=True, gc=False):
     """A container that holds GPUs."""
 
     field: str
@@ -89,7 +89,7 @@ def _holders(pod: Pod, gpus: PodGpus) -> Iterator[_Holder]:
                 yield _Holder(f"{path}[{index}]", one, serving.command_key(container))
 
 
-class _Facts(Struct, frozen=True):
+class _Facts(Struct, frozen=True, gc=False):
     """All that a claim is decided from."""
 
     budget: Budget
@@ -136,6 +136,10 @@ def _derive(
     problems = tuple(problem for capacity in capacities for problem in capacity.problems)
     warnings = tuple(warning for capacity in capacities for warning in capacity.warnings)
     decided = _decide(facts)
+    if declared.traffic_mix is not None and declared.tokens_per_second is None:
+        warnings += (
+            f"{keys.TRAFFIC_MIX} says at which mix {keys.TOKENS_PER_SECOND} is stated; alone it has no effect",
+        )
     problems = (*problems, *decided.problems)
     return ClaimOutcome(decided.claim, problems, None if problems else decided.unknown, (*warnings, *decided.warnings))
 

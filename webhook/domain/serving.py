@@ -20,7 +20,7 @@ from webhook.domain.flags import Field
 from webhook.domain.pod import Container
 
 
-class Serving(Struct, frozen=True):
+class Serving(Struct, frozen=True, gc=False):
     """How one container serves. Sizes are what the engine is told, not what the pod has."""
 
     engine: Engine = Engine.UNKNOWN
@@ -40,6 +40,8 @@ class Serving(Struct, frozen=True):
     kv_cache_dtype: Dtype | None = None
     max_model_len: int | None = None
     memory_utilization: Fraction | None = None
+    nodes: int = 1
+    """Pods over which one copy of the model is spread, where an option says so."""
     spans_pods: bool = False
     """The engine's ranks are spread over several pods, so that one pod cannot be checked alone."""
     offloads: bool = False
@@ -213,12 +215,8 @@ def _launch(
     return engines.Launch(engine, arguments, takes_positional_model=engine in (Engine.VLLM, Engine.TENSORRT_LLM))
 
 
-def _spans_pods(reading: _Reading) -> bool:
-    return (
-        Field.ONE_OF_MANY in reading.texts
-        or (reading.integer(Field.NODES) or 1) > 1
-        or reading.texts.get(Field.EXECUTOR) == "ray"
-    )
+def _spans_pods(reading: _Reading, nodes: int) -> bool:
+    return Field.ONE_OF_MANY in reading.texts or nodes > 1 or reading.texts.get(Field.EXECUTOR) == "ray"
 
 
 def _replicas(reading: _Reading) -> tuple[int, int | None]:
@@ -255,6 +253,7 @@ def _read(
         unsharded = reading.texts.get(Field.SHARDED, "").lower() == "false"
         tensor_parallel = 1 if unsharded else engines.DEFAULTS[launch.engine].tensor_parallel
     data_parallel, data_parallel_local = _replicas(reading)
+    nodes = reading.integer(Field.NODES) or 1
     return Serving(
         engine=launch.engine,
         model_names=tuple(dict.fromkeys(name for name in names if name and not _is_unknown(name))),
@@ -268,7 +267,8 @@ def _read(
         kv_cache_dtype=reading.dtype(Field.KV_DTYPE),
         max_model_len=reading.length(),
         memory_utilization=reading.utilization(),
-        spans_pods=_spans_pods(reading),
+        nodes=nodes,
+        spans_pods=_spans_pods(reading, nodes),
         offloads=reading.offloads(),
         generates=Field.EMBEDS not in reading.texts and reading.texts.get(Field.TASK) not in _POOLING_TASKS,
         warnings=tuple(reading.warnings),
