@@ -1,4 +1,4 @@
-"""What is measured: a policy of many budgets, and the AdmissionReview of a vLLM pod as the API server sends it (5 KB)."""
+"""What is measured: a policy of many budgets, and the AdmissionReview of a vLLM pod (5 KB)."""
 
 import json
 import uuid
@@ -34,9 +34,17 @@ def policy_text(budgets: int) -> str:
 def pod(namespace: str = NAMESPACE) -> dict[str, Any]:
     """A vLLM pod of a Deployment, with what a real cluster adds to it."""
     probe = {"httpGet": {"path": "/health", "port": 8000, "scheme": "HTTP"}, "periodSeconds": 10, "timeoutSeconds": 1}
-    fields = {
+    fields: dict[str, Any] = {
         f"f:{name}": {".": {}, "f:value": {}, "f:name": {}}
-        for name in ("metadata", "containers", "dnsPolicy", "restartPolicy", "volumes", "tolerations", "securityContext")
+        for name in (
+            "metadata",
+            "containers",
+            "dnsPolicy",
+            "restartPolicy",
+            "volumes",
+            "tolerations",
+            "securityContext",
+        )
     }
     return {
         "apiVersion": "v1",

@@ -5,7 +5,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from webhook.domain import budgets as arithmetic
-from webhook.domain.budgets import Held, Room, beyond_guaranteed, cohort_of, guaranteed, ledger_key, pool
+from webhook.domain.budgets import (
+    Held,
+    Room,
+    beyond_guaranteed,
+    cohort_of,
+    guaranteed,
+    largest_claim_ever,
+    ledger_key,
+    pool,
+)
 from webhook.domain.rules import Budget
 from webhook.domain.selectors import Selector
 
@@ -28,7 +37,7 @@ def largest_claim(member: Budget, cohort: list[Budget], held: dict[str, int], *,
 def room(member: Budget, cohort: list[Budget], held: dict[str, Held]) -> Room:
     free = free_in_pool(cohort, {name: amount.total for name, amount in held.items()})
     own = held.get(member.name, Held())
-    return arithmetic.room(member, own, free_in_pool=free, cohort_pool=pool(cohort))
+    return arithmetic.room(member, own, free_in_pool=free, ever=largest_claim_ever(member, pool(cohort)))
 
 
 @pytest.mark.parametrize(

@@ -126,10 +126,10 @@ def test_running_pods_count_as_used() -> None:
 async def test_the_memory_ledger_keeps_each_cohort_apart() -> None:
     budgets = [budget("deny", 10), budget("hold", 10), budget("hold2", 5, cohort="c"), budget("deny2", 5, cohort="c")]
     ledger = MemoryLedger(Policy(budgets=FirstMatch(budgets)), clock=lambda: NOW)
-    assert (await ledger.reserve(charge("u", 8, "deny2"), dry_run=False)).verdict is Verdict.ADMIT
+    assert ledger.reserve(charge("u", 8, "deny2"), dry_run=False).verdict is Verdict.ADMIT
     assert ledger.held(budgets[3]) == Held(reserved=8)
-    assert (await ledger.reserve(charge("v", 3, "hold2"), dry_run=False)).verdict is Verdict.HOLD
-    assert (await ledger.reserve(charge("w", 10, "deny"), dry_run=False)).verdict is Verdict.ADMIT
+    assert ledger.reserve(charge("v", 3, "hold2"), dry_run=False).verdict is Verdict.HOLD
+    assert ledger.reserve(charge("w", 10, "deny"), dry_run=False).verdict is Verdict.ADMIT
     assert [pod.uid for pod in await ledger.release("u")] == ["v"]
 
 

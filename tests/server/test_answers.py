@@ -224,7 +224,7 @@ async def test_a_new_policy_is_in_force_from_the_next_review_on(serve: Serve) ->
     async with serve() as serving:
         client = await serving.connect()
         await client.post("/mutate", body())
-        serving.office.policy = msgspec.structs.replace(POLICY, digest="0ther")
+        serving.office.put_in_force(msgspec.structs.replace(POLICY, digest="0ther"))
         await client.post("/mutate", body())
         assert [line["policy"] for line in serving.lines() if line["msg"] == "reviewed"] == ["d1ge57", "0ther"]
         client.close()
@@ -233,7 +233,7 @@ async def test_a_new_policy_is_in_force_from_the_next_review_on(serve: Serve) ->
 async def test_held_pods_that_may_go_are_named_in_the_log(serve: Serve) -> None:
     class Releasing(MemoryLedger):
         async def release(self, uid: str) -> tuple[Waiting, ...]:
-            return (Waiting(uid="w", budget="b", tokens_per_second=7, since_epoch_seconds=0, name="ns/waiter"),)
+            return (Waiting(uid="w", budget="b", tokens_per_second=7, since_epoch_seconds=0, namespace="ns", name="waiter"),)
 
     async with serve(ledger=Releasing(POLICY, lambda: 0.0)) as serving:
         client = await serving.connect()

@@ -36,7 +36,7 @@ _DNS_NAME = re.compile(
 )
 
 
-class DevCertificates(Struct, frozen=True):
+class DevCertificates(Struct, frozen=True, gc=False):
     """PEM texts: what clients trust, and what the server shows and signs with."""
 
     ca: bytes

@@ -36,7 +36,7 @@ _MAX_MINUTE: Final = 59
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
-class TenantAnnotations(Struct, frozen=True):
+class TenantAnnotations(Struct, frozen=True, gc=False):
     """What the tenant declares about a pod; None where nothing (valid) is declared."""
 
     tokens_per_second: int | None = None

@@ -16,7 +16,7 @@ from webhook.domain.shares import Asked
 ONE = Fraction(1)
 
 
-class Question(Struct, frozen=True):
+class Question(Struct, frozen=True, gc=False):
     """A share and where it may land."""
 
     asked: Asked
@@ -30,7 +30,7 @@ class Question(Struct, frozen=True):
         return max((card.memory_mib for card in self.cards.known or self.catalogue.values()), default=None)
 
 
-class Answer(Struct, frozen=True):
+class Answer(Struct, frozen=True, gc=False):
     """A share in resources."""
 
     quantities: tuple[tuple[str, int], ...] = ()

@@ -12,7 +12,7 @@ from msgspec import Struct
 from webhook.domain.rules import Budget
 
 
-class Held(Struct, frozen=True):
+class Held(Struct, frozen=True, gc=False):
     """What one budget has given out, in tokens/s."""
 
     used: int = 0
@@ -26,7 +26,7 @@ class Held(Struct, frozen=True):
         return self.used + self.reserved
 
 
-class Room(Struct, frozen=True):
+class Room(Struct, frozen=True, gc=False):
     """One budget's numbers at one moment, as messages, JSON and audit annotations give them."""
 
     name: str
@@ -42,7 +42,7 @@ class Room(Struct, frozen=True):
     """The largest claim that could fit if the whole cohort were empty."""
 
 
-class Charge(Struct, frozen=True):
+class Charge(Struct, frozen=True, gc=False):
     """What validate asks the ledger to hold for one pod."""
 
     uid: str
@@ -121,8 +121,8 @@ def largest_claim_ever(budget: Budget, cohort_pool: int) -> int:
     return largest_claim(budget, 0, cohort_pool)
 
 
-def room(budget: Budget, held: Held, *, free_in_pool: int, cohort_pool: int, may_borrow: bool = True) -> Room:
-    """The numbers of one budget at one moment."""
+def room(budget: Budget, held: Held, *, free_in_pool: int, ever: int, may_borrow: bool = True) -> Room:
+    """The numbers of one budget at one moment; `ever` is `largest_claim_ever`, which does not change."""
     largest = largest_claim(budget, held.total, free_in_pool, may_borrow=may_borrow)
     return Room(
         name=budget.name,
@@ -132,5 +132,5 @@ def room(budget: Budget, held: Held, *, free_in_pool: int, cohort_pool: int, may
         borrowable=max(0, largest - max(0, budget.tokens_per_second - held.total)),
         cohort=budget.cohort,
         largest=largest,
-        ever=largest_claim_ever(budget, cohort_pool),
+        ever=ever,
     )

@@ -25,7 +25,7 @@ _DRIVER_PREFIX = "NVIDIA-"
 """Old drivers report products without it."""
 
 
-class Cards(Struct, frozen=True):
+class Cards(Struct, frozen=True, gc=False):
     """The cards that a pod may land on."""
 
     known: tuple[Gpu, ...] = ()

@@ -31,7 +31,7 @@ from webhook.domain.view import Request, View
 from webhook.domain.who import forbidden_keys, is_exempt, is_kubelet, is_mirror
 
 
-class Decision(Struct, frozen=True):
+class Decision(Struct, frozen=True, gc=False):
     """The whole answer to one review, before it is put on the wire."""
 
     verdict: Verdict
@@ -56,7 +56,7 @@ class Decision(Struct, frozen=True):
         return 422 if self.problems else 403
 
 
-class Refusal(Struct, frozen=True):
+class Refusal(Struct, frozen=True, gc=False):
     """Why validate refuses a pod, before its mode has been looked at."""
 
     reason: Reason
@@ -136,7 +136,16 @@ def settle(decision: Decision, verdict: Verdict, room: Room, policy: Policy, beh
         "used": str(room.used + room.reserved),
         "limit": str(room.nominal),
     }
-    return replace(decision, verdict=verdict, reason=reason, message=message, warnings=warnings, audit=audit)
+    return Decision(
+        verdict=verdict,
+        reason=reason,
+        message=message,
+        warnings=warnings,
+        claim=decision.claim,
+        budget=decision.budget,
+        charge=charge,
+        audit=audit,
+    )
 
 
 def refuse_keys(pod: Pod, request: Request, policy: Policy) -> Decision:

@@ -33,7 +33,7 @@ _MEBIBYTE = 1 << 20
 _PLAIN_DIGITS = 18
 
 
-class Held(Struct, frozen=True):
+class Held(Struct, frozen=True, gc=False):
     """What one container holds under one resource name."""
 
     devices: int
@@ -41,7 +41,7 @@ class Held(Struct, frozen=True):
     memory_mib: int | None = None
 
 
-class Count(Struct, frozen=True):
+class Count(Struct, frozen=True, gc=False):
     """The GPUs of a pod's resources."""
 
     containers: tuple[ContainerGpus, ...] = ()

@@ -22,7 +22,7 @@ class Engine(StrEnum):
     UNKNOWN = "unknown engine"
 
 
-class EngineDefaults(Struct, frozen=True):
+class EngineDefaults(Struct, frozen=True, gc=False):
     """What an engine does where no flag says otherwise."""
 
     tensor_parallel: int | None
@@ -81,7 +81,7 @@ _MODULES: Final = (
 )
 
 
-class Launch(Struct, frozen=True):
+class Launch(Struct, frozen=True, gc=False):
     """An engine started by a program, and the arguments it gets."""
 
     engine: Engine

@@ -48,7 +48,7 @@ class MemoryUnit(Enum):
     GIB = 1 << 30
 
 
-class Sharer(Struct, frozen=True):
+class Sharer(Struct, frozen=True, gc=False):
     """How one scheduler names a share: a count of devices, and memory or percent of memory or cores of each."""
 
     count: str

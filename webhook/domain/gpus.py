@@ -12,7 +12,7 @@ from webhook.domain.quantity import parse_json
 from webhook.domain.rules import Gpu
 
 
-class ContainerGpus(Struct, frozen=True):
+class ContainerGpus(Struct, frozen=True, gc=False):
     """The GPUs of one running container (or sidecar)."""
 
     name: str
@@ -24,7 +24,7 @@ class ContainerGpus(Struct, frozen=True):
     """MiB it may use on each device; None: all of the card's."""
 
 
-class PodGpus(Struct, frozen=True):
+class PodGpus(Struct, frozen=True, gc=False):
     """The GPUs of a pod as claims need them, once its share has become resources."""
 
     cards: tuple[Gpu, ...] = ()

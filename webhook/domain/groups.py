@@ -3,7 +3,7 @@
 from webhook.domain.claims import ClaimOutcome, derive
 from webhook.domain.outcome import Claim, ClaimSource
 from webhook.domain.pod import Pod
-from webhook.domain.rules import Budget, Policy, UnmatchedShare
+from webhook.domain.rules import Budget, Policy, SharingRule, UnmatchedShare
 from webhook.domain.sharing import express
 from webhook.domain.view import View
 
@@ -11,7 +11,7 @@ WORKER_INDEX_LABEL = "leaderworkerset.sigs.k8s.io/worker-index"
 """Set on every pod of a LeaderWorkerSet; the leader's is 0 (lws api/leaderworkerset/v1)."""
 
 
-def led_claim(pod: Pod, view: View, budget: Budget, policy: Policy) -> ClaimOutcome | None:
+def led_claim(pod: Pod, view: View, rule: SharingRule | None, budget: Budget, policy: Policy) -> ClaimOutcome | None:
     """A claim of 0 for a worker whose leader claims for the group; None where the pod claims for itself.
 
     A label alone means nothing: the leader must stand in the chain of owners. With a default claim (so much for each
@@ -22,7 +22,14 @@ def led_claim(pod: Pod, view: View, budget: Budget, policy: Policy) -> ClaimOutc
     leader = next((link.pod for link in view.owners if link.pod is not None), None)
     if leader is None or leader.labels.get(WORKER_INDEX_LABEL) != "0":
         return None
-    share = express(leader, None, kai_queue=False, unmatched=UnmatchedShare.WARN, catalogue=policy.gpus)
+    share = express(
+        leader,
+        rule,
+        kai_queue=False,
+        unmatched=UnmatchedShare.WARN,
+        catalogue=policy.gpus,
+        extra_resources=policy.extra_gpu_resources,
+    )
     claim = derive(leader, share.gpus, budget, policy).claim
     if claim is None or claim.source is ClaimSource.DEFAULT:
         return None

@@ -35,7 +35,7 @@ class Fit(StrEnum):
     FITS = "fits"
 
 
-class Load(Struct, frozen=True):
+class Load(Struct, frozen=True, gc=False):
     """What a model needs, however many GPUs carry it."""
 
     model: Model
@@ -64,7 +64,7 @@ class Load(Struct, frozen=True):
         return self.model.kv_bytes_per_token * width * copies
 
 
-class Devices(Struct, frozen=True):
+class Devices(Struct, frozen=True, gc=False):
     """The GPUs that carry one copy of a model."""
 
     count: int
@@ -79,7 +79,7 @@ class Devices(Struct, frozen=True):
         return self.count * (self.bytes_each * self.utilization - RUNTIME_BYTES_PER_DEVICE)
 
 
-class Room(Struct, frozen=True):
+class Room(Struct, frozen=True, gc=False):
     """How a model fits, with the numbers that say so."""
 
     fit: Fit

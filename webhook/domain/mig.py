@@ -29,7 +29,7 @@ _WHOLE_CARD_PERCENT = 90
 _PROFILE = re.compile(r"([1-9][0-9]?)g\.([1-9][0-9]{0,3})gb([.+-][a-z.+]+)?", re.ASCII)
 
 
-class MigProfile(Struct, frozen=True):
+class MigProfile(Struct, frozen=True, gc=False):
     """A profile, by its name."""
 
     name: str
@@ -40,7 +40,7 @@ class MigProfile(Struct, frozen=True):
     """`+me`, `+gfx`, `-me` …"""
 
 
-class Choice(Struct, frozen=True):
+class Choice(Struct, frozen=True, gc=False):
     """The profile that holds a share, on whichever of the cards it lands."""
 
     profile: MigProfile

@@ -15,7 +15,7 @@ from webhook.domain.identity import Same
 from webhook.domain.rules import Mix, Model, Profile
 
 
-class Named(Struct, frozen=True):
+class Named(Struct, frozen=True, gc=False):
     """A model found by a name, and what the name says of its weights beyond that (`…-FP8`, `…-AWQ`)."""
 
     model: Model

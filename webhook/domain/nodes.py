@@ -12,7 +12,7 @@ _SLICING_SCHEMES = (Scheme.TIME_SLICING, Scheme.MPS)
 MAX_REPLICAS_DIGITS = 4
 
 
-class Devices(Struct, frozen=True):
+class Devices(Struct, frozen=True, gc=False):
     """How the nodes divide their devices."""
 
     sliced: bool = False

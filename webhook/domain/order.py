@@ -16,7 +16,7 @@ from webhook.domain.budgets import beyond_guaranteed, largest_claim
 from webhook.domain.rules import Budget
 
 
-class Waiting(Struct, frozen=True):
+class Waiting(Struct, frozen=True, gc=False):
     """A pod behind our gate."""
 
     uid: str
@@ -29,14 +29,14 @@ class Waiting(Struct, frozen=True):
     name: str = ""
 
 
-class Head(Struct, frozen=True):
+class Head(Struct, frozen=True, gc=False):
     """The pod at the head of one budget's queue that does not fit, and since when it has been passed over."""
 
     uid: str
     since_epoch_seconds: float
 
 
-class Releases(Struct, frozen=True):
+class Releases(Struct, frozen=True, gc=False):
     """What one pass over the queues of a cohort gives."""
 
     released: tuple[Waiting, ...]

@@ -66,7 +66,7 @@ class Reason(StrEnum):
     KUEUE_GATE_MISSING = "KueueGateMissing"
 
 
-class Problem(Struct, frozen=True):
+class Problem(Struct, frozen=True, gc=False):
     """Something wrong with the pod: becomes a 422 with one cause (reason, field path, message)."""
 
     reason: Reason
@@ -85,14 +85,14 @@ class ClaimSource(StrEnum):
     DEFAULT = "Default"
 
 
-class Claim(Struct, frozen=True, rename="camel"):
+class Claim(Struct, frozen=True, gc=False, rename="camel"):
     """Output tokens/s that one pod is charged, rounded up."""
 
     tokens_per_second: int
     source: ClaimSource
 
 
-class ContainerLimits(Struct, frozen=True):
+class ContainerLimits(Struct, frozen=True, gc=False):
     """Extended resources to write into one container's limits and requests, equal in both."""
 
     index: int
@@ -100,7 +100,7 @@ class ContainerLimits(Struct, frozen=True):
     quantities: tuple[tuple[str, int], ...]
 
 
-class Edits(Struct, frozen=True):
+class Edits(Struct, frozen=True, gc=False):
     """What mutate changes in a pod. Every part that is already so is left out; all empty means no patch."""
 
     set_labels: Mapping[str, str] = {}

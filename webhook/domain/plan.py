@@ -21,7 +21,7 @@ from webhook.domain.view import Request, View
 from webhook.domain.who import DAEMON_SET, Ownership, is_mirror, ownership
 
 
-class Plan(Struct, frozen=True):
+class Plan(Struct, frozen=True, gc=False):
     """Everything about one GPU pod."""
 
     mode: Mode
@@ -64,11 +64,12 @@ def make_plan(pod: Pod, request: Request, policy: Policy, view: View) -> Plan:
         kai_queue=queue_rule is not None and queue_rule.kai is not None,
         unmatched=policy.unmatched_share,
         catalogue=policy.gpus,
+        extra_resources=policy.extra_gpu_resources,
     )
     tenant, tenant_problems = annotations.read(pod.annotations)
     claims = _NO_CLAIM
     if budget is not None and not share.problems:
-        claims = led_claim(pod, view, budget, policy) or derive(pod, share.gpus, budget, policy)
+        claims = led_claim(pod, view, sharing_rule, budget, policy) or derive(pod, share.gpus, budget, policy)
     placement = _NO_PLACEMENT
     if asks and not left_alone:
         placement = place(pod, queue_rule, owned.owner, view)

@@ -9,7 +9,7 @@ Quantity = str | int | float
 """A resource quantity as JSON carries it; `domain.quantity` gives its value."""
 
 
-class OwnerReference(Struct, frozen=True, rename="camel"):
+class OwnerReference(Struct, frozen=True, gc=False, rename="camel"):
     """metadata.ownerReferences[]."""
 
     api_version: str = ""
@@ -30,7 +30,7 @@ class OwnerReference(Struct, frozen=True, rename="camel"):
         return f"{self.kind}.{self.group}" if self.group else self.kind
 
 
-class Metadata(Struct, frozen=True, rename="camel"):
+class Metadata(Struct, frozen=True, gc=False, rename="camel"):
     """metadata."""
 
     name: str | None = None
@@ -44,21 +44,21 @@ class Metadata(Struct, frozen=True, rename="camel"):
     deletion_timestamp: str | None = None
 
 
-class EnvVar(Struct, frozen=True, rename="camel"):
+class EnvVar(Struct, frozen=True, gc=False, rename="camel"):
     """spec.containers[].env[]; a value from elsewhere (valueFrom) is not visible here."""
 
     name: str = ""
     value: str | None = None
 
 
-class ResourceRequirements(Struct, frozen=True):
+class ResourceRequirements(Struct, frozen=True, gc=False):
     """spec.containers[].resources."""
 
     limits: dict[str, Quantity] | None = None
     requests: dict[str, Quantity] | None = None
 
 
-class Container(Struct, frozen=True, rename="camel"):
+class Container(Struct, frozen=True, gc=False, rename="camel"):
     """spec.containers[] and spec.initContainers[]."""
 
     name: str = ""
@@ -75,13 +75,13 @@ class Container(Struct, frozen=True, rename="camel"):
         return self.restart_policy == "Always"
 
 
-class SchedulingGate(Struct, frozen=True):
+class SchedulingGate(Struct, frozen=True, gc=False):
     """spec.schedulingGates[]."""
 
     name: str = ""
 
 
-class Toleration(Struct, frozen=True, rename="camel", omit_defaults=True):
+class Toleration(Struct, frozen=True, gc=False, rename="camel", omit_defaults=True):
     """spec.tolerations[]; also the form in which a sharing rule lists what to add."""
 
     key: str | None = None
@@ -91,7 +91,7 @@ class Toleration(Struct, frozen=True, rename="camel", omit_defaults=True):
     toleration_seconds: int | None = None
 
 
-class NodeSelectorRequirement(Struct, frozen=True):
+class NodeSelectorRequirement(Struct, frozen=True, gc=False):
     """One `key operator values` of a node selector term."""
 
     key: str = ""
@@ -99,32 +99,32 @@ class NodeSelectorRequirement(Struct, frozen=True):
     values: list[str] | None = None
 
 
-class NodeSelectorTerm(Struct, frozen=True, rename="camel"):
+class NodeSelectorTerm(Struct, frozen=True, gc=False, rename="camel"):
     """Terms are ORed, the requirements inside one are ANDed; a term without any matches no node."""
 
     match_expressions: list[NodeSelectorRequirement] | None = None
     match_fields: list[NodeSelectorRequirement] | None = None
 
 
-class NodeSelector(Struct, frozen=True, rename="camel"):
+class NodeSelector(Struct, frozen=True, gc=False, rename="camel"):
     """requiredDuringSchedulingIgnoredDuringExecution of a node affinity."""
 
     node_selector_terms: list[NodeSelectorTerm] | None = None
 
 
-class NodeAffinity(Struct, frozen=True):
+class NodeAffinity(Struct, frozen=True, gc=False):
     """Only what is required; preferences decide nothing here."""
 
     required: NodeSelector | None = field(default=None, name="requiredDuringSchedulingIgnoredDuringExecution")
 
 
-class Affinity(Struct, frozen=True, rename="camel"):
+class Affinity(Struct, frozen=True, gc=False, rename="camel"):
     """spec.affinity."""
 
     node_affinity: NodeAffinity | None = None
 
 
-class PodResourceClaim(Struct, frozen=True, rename="camel"):
+class PodResourceClaim(Struct, frozen=True, gc=False, rename="camel"):
     """spec.resourceClaims[] (dynamic resource allocation)."""
 
     name: str = ""
@@ -132,7 +132,7 @@ class PodResourceClaim(Struct, frozen=True, rename="camel"):
     resource_claim_template_name: str | None = None
 
 
-class Spec(Struct, frozen=True, rename="camel"):
+class Spec(Struct, frozen=True, gc=False, rename="camel"):
     """spec."""
 
     containers: list[Container] | None = None
@@ -148,13 +148,13 @@ class Spec(Struct, frozen=True, rename="camel"):
     resource_claims: list[PodResourceClaim] | None = None
 
 
-class Status(Struct, frozen=True):
+class Status(Struct, frozen=True, gc=False):
     """status, of pods that are there already."""
 
     phase: str | None = None
 
 
-class Pod(Struct, frozen=True):
+class Pod(Struct, frozen=True, gc=False):
     """A Pod, as far as we look at it."""
 
     metadata: Metadata = Metadata()

@@ -12,7 +12,7 @@ from webhook.domain.view import View
 from webhook.domain.who import DAEMON_SET, KUEUE_KINDS, KueuePods
 
 
-class Placement(Struct, frozen=True):
+class Placement(Struct, frozen=True, gc=False):
     """What the queue rule writes into a pod."""
 
     labels: Mapping[str, str] = {}

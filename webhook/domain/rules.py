@@ -95,21 +95,21 @@ class UnknownClaimAction(StrEnum):
     PER_GPU = "PerGPU"
 
 
-class UnknownClaim(Struct, frozen=True):
+class UnknownClaim(Struct, frozen=True, gc=False):
     """`unknownClaim`: Deny, Admit (charges nothing), or so many tokens/s for each GPU."""
 
     action: UnknownClaimAction = UnknownClaimAction.DENY
     tokens_per_second_per_gpu: int | None = None
 
 
-class Mix(Struct, frozen=True):
+class Mix(Struct, frozen=True, gc=False):
     """Tokens per request at which a throughput is stated."""
 
     input: int = 1000
     output: int = 1000
 
 
-class Gpu(Struct, frozen=True):
+class Gpu(Struct, frozen=True, gc=False):
     """One card of the catalogue. Throughput figures are dense, without sparsity; None where no source gives one."""
 
     name: str
@@ -127,7 +127,7 @@ class Gpu(Struct, frozen=True):
     source: str = ""
 
 
-class Profile(Struct, frozen=True):
+class Profile(Struct, frozen=True, gc=False):
     """Measured throughput of one model on one set of GPUs; `domain.models` gives the formula."""
 
     gpu: str
@@ -141,7 +141,7 @@ class Profile(Struct, frozen=True):
     """Built-in figures are those of one engine and are multiplied by the pod's engine factor."""
 
 
-class Model(Struct, frozen=True):
+class Model(Struct, frozen=True, gc=False):
     """One model of the catalogue. What is None is not derived from."""
 
     name: str
@@ -159,7 +159,7 @@ class Model(Struct, frozen=True):
     source: str = ""
 
 
-class Budget(Struct, frozen=True):
+class Budget(Struct, frozen=True, gc=False):
     """How many tokens/s of claims the pods of a selector may hold. Words and arithmetic are Kueue's."""
 
     name: str
@@ -181,21 +181,21 @@ class Budget(Struct, frozen=True):
     unknown_claim: UnknownClaim = UnknownClaim()
 
 
-class KueueQueue(Struct, frozen=True):
+class KueueQueue(Struct, frozen=True, gc=False):
     """Where Kueue is to queue the pods."""
 
     local_queue: str
     priority_class: str | None = None
 
 
-class KaiQueue(Struct, frozen=True):
+class KaiQueue(Struct, frozen=True, gc=False):
     """Where KAI is to queue the pods."""
 
     queue: str
     scheduler_name: str = "kai-scheduler"
 
 
-class QueueRule(Struct, frozen=True):
+class QueueRule(Struct, frozen=True, gc=False):
     """Which queue the pods of a selector belong to."""
 
     selector: Selector
@@ -204,7 +204,7 @@ class QueueRule(Struct, frozen=True):
     on_other: OnOther = OnOther.KEEP
 
 
-class SharingRule(Struct, frozen=True):
+class SharingRule(Struct, frozen=True, gc=False):
     """How the pods of a selector get their shares. Fields that do not belong to the scheme are None."""
 
     selector: Selector
@@ -218,7 +218,7 @@ class SharingRule(Struct, frozen=True):
     tolerations: tuple[Toleration, ...] = ()
 
 
-class Policy(Struct, frozen=True):
+class Policy(Struct, frozen=True, gc=False):
     """A whole policy with the catalogues merged in. `digest` is a short hash of the text it came from."""
 
     mode: Mode = Mode.ENFORCE

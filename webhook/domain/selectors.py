@@ -19,7 +19,7 @@ class Operator(StrEnum):
     DOES_NOT_EXIST = "DoesNotExist"
 
 
-class Expression(Struct, frozen=True):
+class Expression(Struct, frozen=True, gc=False):
     """One matchExpressions entry."""
 
     key: str
@@ -40,7 +40,7 @@ class Expression(Struct, frozen=True):
                 return value is None
 
 
-class LabelSelector(Struct, frozen=True):
+class LabelSelector(Struct, frozen=True, gc=False):
     """matchLabels and matchExpressions, all of which must hold."""
 
     match_labels: tuple[tuple[str, str], ...] = ()
@@ -54,7 +54,7 @@ class LabelSelector(Struct, frozen=True):
         return all(expression.matches(labels) for expression in self.match_expressions)
 
 
-class Subject(Struct, frozen=True):
+class Subject(Struct, frozen=True, gc=False):
     """What selectors look at in one pod."""
 
     namespace: str
@@ -63,7 +63,7 @@ class Subject(Struct, frozen=True):
     priority_class_name: str | None
 
 
-class Selector(Struct, frozen=True):
+class Selector(Struct, frozen=True, gc=False):
     """A rule's `selector`. Without any part it matches every pod (`{}`)."""
 
     namespaces: frozenset[str] | None = None

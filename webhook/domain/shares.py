@@ -28,7 +28,7 @@ _MEMORY_RANGE = "write whole MiB without a unit, such as 8192"
 _DEVICES_RANGE = "write a whole number from 1 to 999"
 
 
-class Asked(Struct, frozen=True):
+class Asked(Struct, frozen=True, gc=False):
     """A share as the pod asks for it. Exactly one of `fraction` and `memory_mib` is given."""
 
     fraction: Fraction | None

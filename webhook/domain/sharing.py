@@ -43,7 +43,7 @@ _NO_NAMES: frozenset[str] = frozenset()
 _KAI_MPS = "mps"
 
 
-class Share(Struct, frozen=True):
+class Share(Struct, frozen=True, gc=False):
     """What a pod asks for and how its share, if it has one, is expressed."""
 
     gpus: PodGpus

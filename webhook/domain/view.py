@@ -7,14 +7,14 @@ from msgspec import Struct
 from webhook.domain.pod import Pod
 
 
-class Requester(Struct, frozen=True):
+class Requester(Struct, frozen=True, gc=False):
     """request.userInfo."""
 
     username: str
     groups: frozenset[str] = frozenset()
 
 
-class Request(Struct, frozen=True):
+class Request(Struct, frozen=True, gc=False):
     """The call around the pod. `requester` is None offline: then the pod is believed."""
 
     namespace: str
@@ -24,7 +24,7 @@ class Request(Struct, frozen=True):
     dry_run: bool = False
 
 
-class Owner(Struct, frozen=True):
+class Owner(Struct, frozen=True, gc=False):
     """One link of the chain of controllers above a pod, nearest first."""
 
     kind: str
@@ -36,7 +36,7 @@ class Owner(Struct, frozen=True):
     """The owner itself where it is a pod (LeaderWorkerSet leaders, Spark drivers)."""
 
 
-class View(Struct, frozen=True):
+class View(Struct, frozen=True, gc=False):
     """Facts that the shell looked up before asking; offline they come from the files."""
 
     namespace_labels: Mapping[str, str] = {}

@@ -90,7 +90,7 @@ KUEUE_KINDS: Final[Mapping[str, KueuePods]] = MappingProxyType(
 DAEMON_SET: Final = "DaemonSet.apps"
 
 
-class Ownership(Struct, frozen=True):
+class Ownership(Struct, frozen=True, gc=False):
     """What an owner reference is worth."""
 
     owner: OwnerReference | None = None

@@ -1,5 +1,6 @@
 """What budgets have given out: the pure state machine and its stores."""
 
+from collections.abc import Awaitable
 from typing import Protocol
 
 from msgspec import Struct
@@ -9,7 +10,7 @@ from webhook.domain.order import Waiting
 from webhook.domain.outcome import Verdict
 
 
-class Answer(Struct, frozen=True):
+class Answer(Struct, frozen=True, gc=False):
     """What a ledger says of a charge: Admit, Hold or Deny, and the numbers before this pod."""
 
     verdict: Verdict
@@ -23,8 +24,11 @@ class Answer(Struct, frozen=True):
 class Ledger(Protocol):
     """The accounts of all cohorts. Raises `CannotDecide` where no answer can be given now."""
 
-    async def reserve(self, charge: Charge, *, dry_run: bool) -> Answer:
-        """Hold the charge under its uid; the same uid twice is one charge. A dry run only computes."""
+    def reserve(self, charge: Charge, *, dry_run: bool) -> Answer | Awaitable[Answer]:
+        """Hold the charge under its uid; the same uid twice is one charge. A dry run only computes.
+
+        A ledger that knows at once answers at once; another gives something to wait for.
+        """
         ...
 
     async def release(self, uid: str) -> tuple[Waiting, ...]:

@@ -12,7 +12,7 @@ No I/O and no clock: the time comes in with each call.
 
 from collections.abc import Mapping, Sequence
 
-from webhook.domain.budgets import Charge, Held, Room, beyond_guaranteed, pool, room
+from webhook.domain.budgets import Charge, Held, Room, beyond_guaranteed, largest_claim_ever, pool, room
 from webhook.domain.order import Head, Releases, Waiting, releases
 from webhook.domain.outcome import Verdict
 from webhook.domain.rules import Budget
@@ -24,8 +24,8 @@ class CohortAccounts:
 
     def __init__(self, cohort: Sequence[Budget]) -> None:
         self._budgets = {budget.name: budget for budget in cohort}
-        self._pool = pool(cohort)
-        self._free_in_pool = self._pool
+        self._free_in_pool = pool(cohort)
+        self._ever = {budget.name: largest_claim_ever(budget, self._free_in_pool) for budget in cohort}
         self._held = dict.fromkeys(self._budgets, Held())
         self._reservations: dict[str, Charge] = {}
         self._waiting: dict[str, Waiting] = {}
@@ -68,6 +68,9 @@ class CohortAccounts:
         waited = self._waiting.pop(uid, None)
         if charge is None and waited is None:
             return ()
+        if not self._waiting:
+            self._heads, self._blocking = {}, {}
+            return ()
         outcome = self._pass(tuple(self._waiting.values()), now_epoch_seconds)
         self._apply(outcome)
         return outcome.released
@@ -79,14 +82,16 @@ class CohortAccounts:
         self._free_in_pool -= beyond_guaranteed(budget, after.total) - beyond_guaranteed(budget, before.total)
 
     def _room(self, budget: Budget) -> Room:
-        others_block = any(name != budget.name for name in self._blocking)
         return room(
             budget,
             self._held[budget.name],
             free_in_pool=self._free_in_pool,
-            cohort_pool=self._pool,
-            may_borrow=not others_block,
+            ever=self._ever[budget.name],
+            may_borrow=not (self._blocking and self._others_block(budget)),
         )
+
+    def _others_block(self, budget: Budget) -> bool:
+        return any(name != budget.name for name in self._blocking)
 
     def _room_without(self, budget: Budget, reserved: int) -> Room:
         """The numbers before a pod that is in already."""

@@ -29,8 +29,8 @@ class MemoryLedger:
             self._accounts[budget.name] = accounts_by_ledger[ledger]
         self._ledgers = tuple(accounts_by_ledger.values())
 
-    def ask(self, charge: Charge, *, dry_run: bool = False) -> Answer:
-        """Admit, Hold or Deny for a charge of a budget of this policy; entered unless this is a dry run."""
+    def reserve(self, charge: Charge, *, dry_run: bool = False) -> Answer:
+        """See `webhook.ledger.Ledger`; the budget is one of this policy."""
         return self._accounts[charge.budget].ask(charge, self._clock(), dry_run=dry_run)
 
     def give_back(self, uid: str) -> tuple[Waiting, ...]:
@@ -52,10 +52,6 @@ class MemoryLedger:
     def waiting(self, budget: Budget) -> tuple[Waiting, ...]:
         """The held pods of a budget."""
         return self._accounts[budget.name].waiting(budget.name)
-
-    async def reserve(self, charge: Charge, *, dry_run: bool) -> Answer:
-        """See `webhook.ledger.Ledger`."""
-        return self.ask(charge, dry_run=dry_run)
 
     async def release(self, uid: str) -> tuple[Waiting, ...]:
         """See `webhook.ledger.Ledger`."""

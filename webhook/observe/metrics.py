@@ -21,7 +21,7 @@ UNANSWERED = "Unanswered"
 """The verdict label of a call that got no AdmissionReview; the reason label says which family of error."""
 
 
-class BudgetNumbers(Struct, frozen=True):
+class BudgetNumbers(Struct, frozen=True, gc=False):
     """One budget at the moment of a scrape, in tokens/s and pods."""
 
     name: str

@@ -37,19 +37,19 @@ MAX_AUDIT_VALUE_LENGTH = 256
 _NOT_IN_AUDIT_KEY = re.compile(r"[^A-Za-z0-9_.-]+")
 
 
-class _Cause(Struct, frozen=True, omit_defaults=True):
+class _Cause(Struct, frozen=True, gc=False, omit_defaults=True):
     reason: str
     message: str
     field: str = ""
 
 
-class _Details(Struct, frozen=True, omit_defaults=True):
+class _Details(Struct, frozen=True, gc=False, omit_defaults=True):
     kind: str
     name: str = ""
     causes: list[_Cause] = []
 
 
-class _Status(Struct, frozen=True, rename="camel", omit_defaults=True):
+class _Status(Struct, frozen=True, gc=False, rename="camel", omit_defaults=True):
     status: str
     message: str
     reason: str
@@ -57,7 +57,7 @@ class _Status(Struct, frozen=True, rename="camel", omit_defaults=True):
     code: int
 
 
-class _Response(Struct, frozen=True, rename="camel", omit_defaults=True):
+class _Response(Struct, frozen=True, gc=False, rename="camel", omit_defaults=True):
     uid: str
     allowed: bool
     status: _Status | None = None
@@ -67,7 +67,7 @@ class _Response(Struct, frozen=True, rename="camel", omit_defaults=True):
     warnings: list[str] | None = None
 
 
-class _Review(Struct, frozen=True, rename="camel"):
+class _Review(Struct, frozen=True, gc=False, rename="camel"):
     api_version: str
     kind: str
     response: _Response

@@ -29,7 +29,7 @@ class BadCall(ValueError):  # noqa: N818 - one of the three families of errors
     """The body is no AdmissionReview v1 request: one line for an HTTP 400."""
 
 
-class GroupVersionKind(Struct, frozen=True):
+class GroupVersionKind(Struct, frozen=True, gc=False):
     """request.kind."""
 
     group: str = ""
@@ -37,22 +37,22 @@ class GroupVersionKind(Struct, frozen=True):
     kind: str = ""
 
 
-class UserInfo(Struct, frozen=True):
+class UserInfo(Struct, frozen=True, gc=False):
     """request.userInfo, without what nobody reads."""
 
     username: str = ""
     groups: frozenset[str] | None = None
 
 
-class _OldMetadata(Struct, frozen=True):
+class _OldMetadata(Struct, frozen=True, gc=False):
     uid: str | None = None
 
 
-class _OldObject(Struct, frozen=True):
+class _OldObject(Struct, frozen=True, gc=False):
     metadata: _OldMetadata | None = None
 
 
-class _Envelope(Struct, frozen=True, rename="camel"):
+class _Envelope(Struct, frozen=True, gc=False, rename="camel"):
     uid: str = ""
     kind: GroupVersionKind | None = None
     sub_resource: str | None = None
@@ -76,7 +76,7 @@ class _Envelope(Struct, frozen=True, rename="camel"):
         return self.operation == "CREATE" and self.is_pod
 
 
-class AdmissionRequest(_Envelope, frozen=True, rename="camel"):
+class AdmissionRequest(_Envelope, frozen=True, gc=False, rename="camel"):
     """request, as far as it is read."""
 
     object: Pod | None = None
@@ -113,17 +113,17 @@ class AdmissionRequest(_Envelope, frozen=True, rename="camel"):
         )
 
 
-class _Review(Struct, frozen=True, rename="camel"):
+class _Review(Struct, frozen=True, gc=False, rename="camel"):
     api_version: str = ""
     kind: str = ""
     request: AdmissionRequest | None = None
 
 
-class _UndecodedRequest(_Envelope, frozen=True, rename="camel"):
+class _UndecodedRequest(_Envelope, frozen=True, gc=False, rename="camel"):
     object: msgspec.Raw = msgspec.Raw()
 
 
-class _UndecodedReview(Struct, frozen=True, rename="camel"):
+class _UndecodedReview(Struct, frozen=True, gc=False, rename="camel"):
     api_version: str = ""
     kind: str = ""
     request: _UndecodedRequest | None = None

@@ -11,6 +11,8 @@ from msgspec.structs import replace
 from webhook.domain import decide, keys
 from webhook.domain.budgets import Charge, Room
 from webhook.domain.decide import Decision
+from webhook.domain.memo import Memo
+from webhook.domain.order import Waiting
 from webhook.domain.outcome import Reason, Verdict
 from webhook.domain.pod import Pod
 from webhook.domain.rules import Policy
@@ -70,10 +72,19 @@ class Deciders(NamedTuple):
     refuse_keys: Callable[[Pod, Request, Policy], Decision] = decide.refuse_keys
 
 
+class InForce:
+    """A policy and what has been answered under it."""
+
+    def __init__(self, policy: Policy, deciders: Deciders) -> None:
+        self.policy = policy
+        self.mutate = Memo(deciders.mutate, policy)
+        self.validate = Memo(deciders.validate, policy)
+
+
 class Office:
     """What answering needs: the policy in force, the ledger, and where decisions are recorded.
 
-    `policy` may be replaced at any time by one assignment; a review reads it once.
+    A new policy may be put in force at any time; a review reads `in_force` once.
     """
 
     def __init__(
@@ -86,12 +97,16 @@ class Office:
         log: Log,
         deciders: Deciders | None = None,
     ) -> None:
-        self.policy = policy
+        self.deciders = deciders or Deciders()
+        self.put_in_force(policy)
         self.ledger = ledger
         self.views = views
         self.metrics = metrics
         self.log = log
-        self.deciders = deciders or Deciders()
+
+    def put_in_force(self, policy: Policy) -> None:
+        """Decide under this policy from the next review on."""
+        self.in_force = InForce(policy, self.deciders)
 
 
 class Call(NamedTuple):
@@ -99,7 +114,7 @@ class Call(NamedTuple):
 
     request: AdmissionRequest
     asked: Request
-    policy: Policy
+    in_force: InForce
     office: Office
     seconds_left: float
 
@@ -112,10 +127,10 @@ async def answer(question: Question, body: bytes, office: Office, seconds_left: 
     started = perf_counter()
     try:
         request = decode(body)
-        call = Call(request, request.asked(), office.policy, office, seconds_left)
+        call = Call(request, request.asked(), office.in_force, office, seconds_left)
         decision = await (_ASK[question] if request.handled else _PASS[question])(call)
     except WrongPod as wrong:
-        call = Call(wrong.request, wrong.request.asked(), office.policy, office, seconds_left)
+        call = Call(wrong.request, wrong.request.asked(), office.in_force, office, seconds_left)
         decision = wrong.decision
     edits = decision.edits
     patch = operations(call.request.pod, edits) if question is Question.MUTATE and not edits.empty else []
@@ -125,17 +140,17 @@ async def answer(question: Question, body: bytes, office: Office, seconds_left: 
 
 
 async def _keys(call: Call) -> Decision:
-    return call.office.deciders.refuse_keys(call.request.pod, call.asked, call.policy)
+    return call.office.deciders.refuse_keys(call.request.pod, call.asked, call.in_force.policy)
 
 
 async def _mutate(call: Call) -> Decision:
     pod, asked, office = call.request.pod, call.asked, call.office
-    return office.deciders.mutate(pod, asked, call.policy, await office.views(pod, asked))
+    return call.in_force.mutate(pod, asked, await office.views(pod, asked))
 
 
 async def _validate(call: Call) -> Decision:
-    pod, asked, office = call.request.pod, call.asked, call.office
-    decision = office.deciders.validate(pod, asked, call.policy, await office.views(pod, asked))
+    asked, office = call.asked, call.office
+    decision = call.in_force.validate(call.request.pod, asked, await office.views(call.request.pod, asked))
     charge = decision.charge
     if charge is None or decision.verdict is Verdict.DENY:
         return decision
@@ -147,13 +162,18 @@ async def _validate(call: Call) -> Decision:
         if charge.limited:
             raise
         return replace(decision, warnings=(*decision.warnings, f"admitted without being charged yet: {error}"))
-    return office.deciders.settle(decision, said.verdict, said.room, call.policy, said.behind)
+    for pod in said.also_released:
+        _tell_released(pod, office.log)
+    return office.deciders.settle(decision, said.verdict, said.room, call.in_force.policy, said.behind)
 
 
 async def _reserve(charge: Charge, call: Call) -> Answer:
+    said = call.office.ledger.reserve(charge, dry_run=call.asked.dry_run)
+    if isinstance(said, Answer):
+        return said
     try:
         async with asyncio.timeout(call.seconds_left):
-            return await call.office.ledger.reserve(charge, dry_run=call.asked.dry_run)
+            return await said
     except TimeoutError:
         raise CannotDecide(
             f"the ledger of budget {charge.budget} did not answer within {call.seconds_left:g} s"
@@ -173,8 +193,13 @@ async def _give_back(call: Call) -> Decision:
     uid = call.request.deleted_uid
     if uid is not None and not call.asked.dry_run:
         for pod in await call.office.ledger.release(uid):
-            call.office.log.info("held pod may go", pod=pod.name, budget=pod.budget, claim=pod.tokens_per_second)
+            _tell_released(pod, call.office.log)
     return _NOT_HANDLED
+
+
+def _tell_released(pod: Waiting, log: Log) -> None:
+    name = f"{pod.namespace}/{pod.name}"
+    log.info("held pod may go", pod=name, budget=pod.budget, claim=pod.tokens_per_second)
 
 
 _Asked = Callable[[Call], Awaitable[Decision]]
@@ -204,7 +229,7 @@ def _record(question: Question, call: Call, decision: Decision, duration_seconds
         budget=decision.budget,
         claim=claim.tokens_per_second if claim is not None else None,
         message=decision.message,
-        policy=call.policy.digest,
+        policy=call.in_force.policy.digest,
         dry_run=asked.dry_run,
         duration_seconds=duration_seconds,
     )

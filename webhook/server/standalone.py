@@ -184,15 +184,15 @@ class Server:
             url=url,
             ops_url=ops_url,
             ca=str(self._options.write_ca) if self._options.write_ca is not None else None,
-            policy=self.office.policy.digest,
-            mode=self.office.policy.mode,
-            budgets=len(self.office.policy.budgets),
+            policy=self.office.in_force.policy.digest,
+            mode=self.office.in_force.policy.mode,
+            budgets=len(self.office.in_force.policy.budgets),
         )
         self._log.flush()
 
     def _budget_numbers(self) -> Sequence[BudgetNumbers]:
         numbers = []
-        for budget in self.office.policy.budgets.rules:
+        for budget in self.office.in_force.policy.budgets.rules:
             held, waiting = self._ledger.held(budget), self._ledger.waiting(budget)
             numbers.append(
                 BudgetNumbers(

@@ -1,0 +1,76 @@
+"""Equal questions have equal answers: the pods of one template are decided once for each policy.
+
+`mutate` and `validate` are pure, so an answer may be given again wherever all that it depends on is the same. Replicas
+differ in name, uid and volumes, none of which decide anything. The key is the canonical text of everything else, not a
+hash of it, so that no two questions are ever taken for one.
+"""
+
+from collections.abc import Callable
+
+import msgspec
+from msgspec.structs import replace
+
+from webhook.domain.decide import Decision
+from webhook.domain.names import dns_subdomain_fault
+from webhook.domain.pod import Pod
+from webhook.domain.rules import Policy
+from webhook.domain.view import Request, View
+
+MAX_ANSWERS = 1024
+"""Templates that are created from at the same time, with a wide margin."""
+
+MAX_KEY_BYTES = 16 * 1024
+"""With MAX_ANSWERS bounds the memory at 16 MiB, whatever tenants write into their pods."""
+
+_encode = msgspec.json.Encoder().encode
+
+Decide = Callable[[Pod, Request, Policy, View], Decision]
+
+
+class Memo:
+    """One of the two questions under one policy. Not for use by several threads."""
+
+    def __init__(self, decide: Decide, policy: Policy) -> None:
+        self._decide = decide
+        self.policy = policy
+        self._answers: dict[bytes, Decision] = {}
+
+    def __call__(self, pod: Pod, request: Request, view: View) -> Decision:
+        """The answer for this pod, as `decide` gives it."""
+        key = _key(pod, request, view)
+        if key is None:
+            return self._decide(pod, request, self.policy, view)
+        known = self._answers.get(key)
+        if known is None:
+            known = self._decide(pod, request, self.policy, view)
+            if len(self._answers) >= MAX_ANSWERS:
+                del self._answers[next(iter(self._answers))]
+            self._answers[key] = known
+            return known
+        charge = known.charge
+        if charge is None:
+            return known
+        mine = replace(charge, uid=pod.metadata.uid or "", name=request.name or pod.metadata.name or "")
+        return replace(known, charge=mine)
+
+
+def _key(pod: Pod, request: Request, view: View) -> bytes | None:
+    """Everything that decides; None where the name itself is a reason to refuse, or the text is too long to keep."""
+    metadata = pod.metadata
+    if metadata.name and dns_subdomain_fault(metadata.name):
+        return None
+    key = _encode(
+        (
+            metadata.labels,
+            metadata.annotations,
+            metadata.owner_references,
+            metadata.generate_name,
+            metadata.namespace,
+            pod.spec,
+            request.namespace,
+            request.requester,
+            request.dry_run,
+            view,
+        )
+    )
+    return key if len(key) <= MAX_KEY_BYTES else None
