@@ -420,6 +420,7 @@ def test_a_flood_of_errors_is_cut_and_counted() -> None:
     errors = errors_of(with_head("".join(f"unknown{index}: 1\n" for index in range(MAX_ERRORS + 50))))
     assert len(errors) == MAX_ERRORS + 1
     assert errors[-1] == "and 50 more errors"
+    assert errors_of(with_head("mode: Warn\n" * (MAX_ERRORS + 50)))[-1] == "and 49 more errors"
 
 
 @pytest.mark.parametrize(

@@ -125,5 +125,5 @@ def test_any_yaml_is_read_or_its_problems_are_told(text: str) -> None:
     outcome = read_documents(text, scalars=texts, with_lines=True)
     assert all(problem.line >= 1 for problem in outcome.problems)
     if not outcome.problems and "<<" not in text:
-        plain = yaml.load(text, Loader=yaml.BaseLoader) if len(outcome.documents) == 1 else None
+        plain = yaml.load(text, Loader=yaml.CBaseLoader) if len(outcome.documents) == 1 else None
         assert plain is None or outcome.documents[0].value == plain

@@ -13,7 +13,7 @@ from webhook.domain.selectors import FirstMatch
 from webhook.policy import checks, sources
 from webhook.policy.catalogue import Catalogue, built_in
 from webhook.policy.records import Given
-from webhook.policy.report import At, PolicyError, PolicyErrors, Report
+from webhook.policy.report import MAX_ERRORS, At, PolicyError, PolicyErrors, Report
 from webhook.policy.schema import gpus, models
 from webhook.policy.schema.policy import POLICY
 from webhook.policy.yaml12 import Number, Unclear
@@ -61,9 +61,9 @@ def _policy(given: Given, cards: Mapping[str, Gpu], base: Mapping[str, Model], s
 def _errors(source: sources.Source, report: Report) -> list[PolicyError]:
     errors = [*source.problems, *(source.error(path, message) for path, message in report.errors)]
     errors.sort(key=lambda error: error.line or 0)
-    if report.left_out:
-        errors.append(PolicyError(source.prefix, f"and {report.left_out} more errors"))
-    return errors
+    left_out = report.left_out + max(0, len(errors) - MAX_ERRORS)
+    more = [PolicyError(source.prefix, f"and {left_out} more errors")] if left_out else []
+    return errors[:MAX_ERRORS] + more
 
 
 def digest(value: object) -> str:

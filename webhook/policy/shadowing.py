@@ -134,37 +134,41 @@ class _Earlier:
         self._buckets: dict[_Bucket, list[_Taken]] = {}
 
     def add(self, index: int, narrowed: _Narrowed) -> None:
-        """Puts a rule where every later selector that it takes looks for it."""
+        """Puts a rule where every later selector that it takes looks for it, and where the fewest others stand."""
         taken = _Taken(index, narrowed)
-        for bucket in _buckets_of(narrowed):
+        for bucket in min(_choices(narrowed), key=self._crowd):
             self._buckets.setdefault(bucket, []).append(taken)
+
+    def _crowd(self, buckets: Sequence[_Bucket]) -> int:
+        return max(len(self._buckets.get(bucket, ())) for bucket in buckets)
 
     def taker(self, later: _Narrowed) -> int | None:
         """The first rule that takes all of the later selector."""
-        takers = (
-            taken.index
-            for bucket in _looks_in(later)
-            for taken in self._buckets.get(bucket, ())
-            if taken.narrowed.takes(later)
-        )
-        return min(takers, default=None)
+        firsts = (self._first(bucket, later) for bucket in _looks_in(later))
+        return min((first for first in firsts if first is not None), default=None)
+
+    def _first(self, bucket: _Bucket, later: _Narrowed) -> int | None:
+        takers = (taken.index for taken in self._buckets.get(bucket, ()) if taken.narrowed.takes(later))
+        return next(takers, None)
 
 
-def _buckets_of(narrowed: _Narrowed) -> list[_Bucket]:
-    if narrowed.namespaces is not None:
-        return [("namespace", "", name) for name in narrowed.namespaces]
-    for kind, labels in _label_parts(narrowed):
-        for label, demand in labels.items():
-            return [(kind, label, value) for value in demand.allowed or (None,)]
-    if narrowed.priority_class_names is not None:
-        return [("priority class", "", name) for name in narrowed.priority_class_names]
-    return [_ANY]
+def _choices(narrowed: _Narrowed) -> list[list[_Bucket]]:
+    """For each thing that is demanded, the buckets of all values that it may have."""
+    choices = [
+        [(kind, label, value) for value in demand.allowed or (None,)]
+        for kind, labels in _label_parts(narrowed)
+        for label, demand in labels.items()
+    ]
+    for kind, names in _name_parts(narrowed):
+        if names:
+            choices.append([(kind, "", name) for name in names])
+    return choices or [[_ANY]]
 
 
 def _looks_in(later: _Narrowed) -> Iterator[_Bucket]:
     """What takes a set of values takes each of them: one member of every set is enough to find it."""
     yield _ANY
-    for kind, names in (("namespace", later.namespaces), ("priority class", later.priority_class_names)):
+    for kind, names in _name_parts(later):
         if names:
             yield kind, "", min(names)
     for kind, labels in _label_parts(later):
@@ -172,6 +176,10 @@ def _looks_in(later: _Narrowed) -> Iterator[_Bucket]:
             yield kind, label, None
             if demand.allowed:
                 yield kind, label, min(demand.allowed)
+
+
+def _name_parts(narrowed: _Narrowed) -> tuple[tuple[str, frozenset[str] | None], ...]:
+    return ("namespace", narrowed.namespaces), ("priority class", narrowed.priority_class_names)
 
 
 def _label_parts(narrowed: _Narrowed) -> tuple[tuple[str, _Demands], ...]:
