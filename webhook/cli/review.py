@@ -149,12 +149,13 @@ class Reviewer:
             settled, patch, patched, more = self._decide(case)
             warnings = (*warnings, *more)
         decision = settled.decision
+        verdict = _verdict(decision, patch)
         return Result(
             source=case.document.source,
             kind=case.document.kind,
             namespace=case.namespace,
             name=case.name,
-            verdict=_verdict(decision, patch),
+            verdict=verdict,
             reason=decision.reason.value,
             message=decision.message,
             warnings=tuple(dict.fromkeys((*warnings, *decision.warnings))),
@@ -164,7 +165,7 @@ class Reviewer:
             fits=settled.fits,
             claim=settled.claim,
             budget=numbers_of(settled.room) if settled.room is not None else None,
-            audit=dict(decision.audit),
+            audit={**decision.audit, "decision": verdict},
         )
 
     def _decide(self, case: Case) -> tuple[Settled, list[dict[str, Any]], dict[str, Any], tuple[str, ...]]:

@@ -12,57 +12,14 @@ from msgspec import Struct
 from webhook.domain import keys, memory, roofline
 from webhook.domain.dtypes import Dtype, find
 from webhook.domain.engines import DEFAULTS, Engine
-from webhook.domain.gpus import ContainerGpus
-from webhook.domain.memory import MIB, Devices, Fit, Load, Room, gigabytes
+from webhook.domain.fitting import problem_of, warnings_of
+from webhook.domain.memory import Devices, Load, Room
 from webhook.domain.models import Named, matching_profile, saturated_throughput
-from webhook.domain.outcome import Problem, Reason
+from webhook.domain.outcome import Problem
+from webhook.domain.question import Parallel, Question, devices_of, is_checkable, parallel_of
 from webhook.domain.rules import Gpu, Mix, Policy, Profile
-from webhook.domain.serving import Serving
-
-LENGTH_TOLERANCE: Final = Fraction(5, 4)
-"""How far `--max-model-len` may lie over the estimated KV cache before it is refused: the estimate is that good."""
 
 _ONE: Final = Fraction(1)
-
-
-class Question(Struct, frozen=True, gc=False):
-    """One serving container, as far as its throughput depends on it."""
-
-    container: str
-    field: str
-    """Field path of the container."""
-    serving: Serving
-    gpus: ContainerGpus
-    cards: tuple[Gpu, ...]
-    model: str
-    """The name that was read or declared; empty where there is none."""
-    named: Named | None
-    declared_dtype: Dtype | None
-    vouched: bool
-    """The tenant declares a throughput, so the model has been seen to run in what memory there is."""
-    in_group: bool
-    """The pod belongs to a LeaderWorkerSet, whose leader stands for all its pods."""
-
-
-class Parallel(Struct, frozen=True, gc=False):
-    """How the engine spreads over GPUs."""
-
-    tensor: int
-    pipeline: int
-    replicas: int
-    """Data parallel replicas that this pod answers for."""
-    local_replicas: int
-    """Those of them that run in this pod."""
-
-    @property
-    def group(self) -> int:
-        """Devices of one replica."""
-        return self.tensor * self.pipeline
-
-    @property
-    def world(self) -> int:
-        """Devices that the engine wants in this pod."""
-        return self.group * self.local_replicas
 
 
 class Rate(Struct, frozen=True, gc=False):
@@ -99,20 +56,13 @@ class _OnCard(Struct, frozen=True, gc=False):
     """What holds on one of the cards."""
 
     card: Gpu
-    dtype: Dtype | None
+    load: Load | None
+    """None where the dtype of the weights is not known."""
+    devices: Devices
     room: Room | None
     rate: Rate | None
     from_policy: bool
     why_not: str
-
-
-def parallel_of(question: Question) -> Parallel:
-    """The parallel sizes with defaults filled in: without a size, one tensor parallel group over all GPUs."""
-    serving = question.serving
-    local = serving.data_parallel_local or serving.data_parallel
-    tensor = serving.tensor_parallel or max(1, question.gpus.devices // (serving.pipeline_parallel * local))
-    replicas = serving.data_parallel if question.in_group else local
-    return Parallel(tensor, serving.pipeline_parallel, replicas, local)
 
 
 def _stated_dtype(question: Question, named: Named) -> tuple[Dtype | None, bool]:
@@ -144,19 +94,6 @@ def _is_mixture(named: Named) -> bool:
     return model.active_parameters is not None and model.active_parameters != model.parameters
 
 
-def _devices(question: Question, parallel: Parallel, card: Gpu, *, shares_experts: bool) -> Devices:
-    """The devices that carry one copy of the weights."""
-    gpus = question.gpus
-    whole = Fraction(card.memory_mib * MIB)
-    each = whole * gpus.part if gpus.memory_mib is None else min(whole, Fraction(gpus.memory_mib * MIB))
-    utilization = question.serving.memory_utilization or DEFAULTS[question.serving.engine].memory_utilization
-    if each < whole and whole * utilization <= each:
-        # Where a share is not fenced (KAI, time slicing) the engine sees the whole card and is told its part of that.
-        each, utilization = whole * utilization, _ONE
-    count = parallel.group * parallel.local_replicas if shares_experts else parallel.group
-    return Devices(min(count, max(1, gpus.devices)), each, utilization, parallel.tensor)
-
-
 def _rate(
     question: Question, load: Load, parallel: Parallel, card: Gpu, room: Room | None, *, joint: bool
 ) -> tuple[Rate | None, bool]:
@@ -179,7 +116,7 @@ def _rate(
 
 def _why_not(question: Question, named: Named, parallel: Parallel, card: Gpu, dtype: Dtype, room: Room | None) -> str:
     wanted = f"no profile of {named.model.name} for {parallel.group} x {card.name} at {dtype}"
-    if not _is_checkable(question, parallel):
+    if not is_checkable(question, parallel):
         return f"{wanted}, and weights outside this pod's GPUs are nothing to estimate from"
     if room is None or room.kv_tokens is None:
         return f"{wanted}, and no parameters or KV figures to estimate from"
@@ -193,15 +130,15 @@ def _why_not(question: Question, named: Named, parallel: Parallel, card: Gpu, dt
 
 def _on_card(question: Question, named: Named, parallel: Parallel, card: Gpu) -> _OnCard:
     joint = _is_mixture(named) and parallel.replicas > 1
-    devices = _devices(question, parallel, card, shares_experts=joint)
+    devices = devices_of(question, parallel, card, shares_experts=joint)
     first: _OnCard | None = None
     for dtype in _dtypes(question, named, card):
         load = Load(named.model, dtype, question.serving.kv_cache_dtype)
         room = memory.room(load, devices)
-        checked = room if _is_checkable(question, parallel) else None
+        checked = room if is_checkable(question, parallel) else None
         rate, from_policy = _rate(question, load, parallel, card, checked, joint=joint)
         why_not = "" if rate is not None else _why_not(question, named, parallel, card, dtype, checked)
-        found = _OnCard(card, dtype, checked, rate, from_policy, why_not)
+        found = _OnCard(card, load, devices, checked, rate, from_policy, why_not)
         if rate is not None:
             return found
         first = first or found
@@ -210,7 +147,8 @@ def _on_card(question: Question, named: Named, parallel: Parallel, card: Gpu) ->
     what = question.serving.unknown_quantization or "its dtype"
     return _OnCard(
         card=card,
-        dtype=None,
+        load=None,
+        devices=devices,
         room=None,
         rate=None,
         from_policy=False,
@@ -221,94 +159,6 @@ def _on_card(question: Question, named: Named, parallel: Parallel, card: Gpu) ->
     )
 
 
-def _is_checkable(question: Question, parallel: Parallel) -> bool:
-    """Whether one pod shows all the memory there is for the model."""
-    if question.serving.offloads:
-        return False
-    spread = question.serving.spans_pods or question.in_group
-    return not (spread and parallel.group > question.gpus.devices)
-
-
-def _fit_problem(question: Question, named: Named, on_card: _OnCard, policy: Policy) -> Problem | None:
-    """Why the model cannot run on a card, with the smallest set of GPUs that would do; None where it can."""
-    room, dtype, serving = on_card.room, on_card.dtype, question.serving
-    if room is None or dtype is None:
-        return None
-    vouched = question.vouched or on_card.from_policy
-    length = serving.max_model_len
-    parallel = parallel_of(question)
-    held = f"{max(1, min(parallel.world, question.gpus.devices))} x {on_card.card.name}"
-    if question.gpus.part != _ONE:
-        held += f" ({question.gpus.part} of each)"
-    has = f"{held} leave {gigabytes(room.usable_bytes)} for weights and KV cache"
-    needs = f"{named.model.name} at {dtype} needs {gigabytes(room.weight_bytes)} for its weights"
-    if room.fit is Fit.TOO_SMALL:
-        found = f"{needs}, {has}"
-    elif room.fit is Fit.STARVED and not vouched:
-        found = (
-            f"{needs}, {has}: room for {room.kv_tokens} tokens of KV cache, under the {memory.STARVED_KV_TOKENS} below "
-            f"which throughput collapses"
-        )
-    elif _is_too_long(question, room) and not vouched:
-        found = f"--max-model-len {length} is more than the {room.kv_tokens} tokens of KV cache that {held} leave"
-    else:
-        return None
-    utilization = serving.memory_utilization or DEFAULTS[serving.engine].memory_utilization
-    load = Load(named.model, dtype, serving.kv_cache_dtype)
-    sets = memory.smallest_sets(load, question.cards, policy.gpus, utilization, length)
-    step = f"; needs {sets}"
-    idle = question.gpus.devices - parallel.world
-    if idle > 0:
-        step += f" (of its {question.gpus.devices} GPUs {idle} stay idle: raise the tensor parallel size)"
-    if room.fit is not Fit.TOO_SMALL:
-        step += f", or declare a measured {keys.TOKENS_PER_SECOND}"
-    return Problem(
-        Reason.MODEL_DOES_NOT_FIT,
-        f"{question.field}.resources.limits",
-        f"container {question.container}: {found}{step}",
-    )
-
-
-def _is_too_long(question: Question, room: Room) -> bool:
-    """vLLM does not start where the longest request exceeds its KV cache; the other engines refuse the request."""
-    length = question.serving.max_model_len
-    return (
-        question.serving.engine is Engine.VLLM
-        and length is not None
-        and room.kv_tokens is not None
-        and length > room.kv_tokens * LENGTH_TOLERANCE
-    )
-
-
-def _fit_warning(on_card: _OnCard) -> Iterator[str]:
-    room = on_card.room
-    if room is not None and room.fit in (Fit.STARVED, Fit.CAUTION):
-        yield (
-            f"{room.kv_tokens} tokens of KV cache on {on_card.card.name} are few, throughput may collapse under load "
-            f"(from {memory.CAUTION_KV_TOKENS} on it does not)"
-        )
-
-
-def _parallel_warnings(question: Question, parallel: Parallel) -> Iterator[str]:
-    devices, serving = question.gpus.devices, question.serving
-    how = f"tensor {parallel.tensor} x pipeline {parallel.pipeline} x data {parallel.local_replicas} parallel"
-    if parallel.world > devices and not (serving.spans_pods or question.in_group):
-        yield f"{how} takes {parallel.world} GPUs and the container has {devices}: {serving.engine} will not start"
-    elif parallel.world < devices:
-        yield f"{how} uses {parallel.world} of {devices} GPUs, {devices - parallel.world} stay idle"
-
-
-def _prefixed(question: Question, warnings: Iterator[str]) -> tuple[str, ...]:
-    return tuple(f"container {question.container}: {warning}" for warning in warnings)
-
-
-def _all_warnings(question: Question, tightest: _OnCard | None) -> Iterator[str]:
-    yield from question.serving.warnings
-    yield from _parallel_warnings(question, parallel_of(question))
-    if tightest is not None:
-        yield from _fit_warning(tightest)
-
-
 def _tightness(on_card: _OnCard) -> Fraction:
     """Orders cards by how little is left on them."""
     room = on_card.room
@@ -317,23 +167,37 @@ def _tightness(on_card: _OnCard) -> Fraction:
     return room.kv_bytes if room.kv_tokens is None or room.kv_tokens < 0 else Fraction(room.kv_tokens)
 
 
+def _problem(question: Question, on_card: _OnCard, policy: Policy) -> Problem | None:
+    if on_card.room is None or on_card.load is None:
+        return None
+    return problem_of(
+        question,
+        on_card.load,
+        on_card.devices,
+        on_card.card,
+        on_card.room,
+        policy,
+        measured=on_card.from_policy,
+    )
+
+
 def assess(question: Question, policy: Policy, mix: Mix) -> Capacity:
     """The fit and the throughput of one container at a mix."""
     why_not = _unreadable(question)
     named = question.named
     if why_not or named is None:
-        return Capacity(why_not=why_not, warnings=_prefixed(question, _all_warnings(question, None)))
+        return Capacity(why_not=why_not, warnings=warnings_of(question))
     parallel = parallel_of(question)
     on_cards = [_on_card(question, named, parallel, card) for card in question.cards]
     tightest = min(on_cards, key=_tightness)
-    problem = _fit_problem(question, named, tightest, policy)
+    problem = _problem(question, tightest, policy)
     if problem is not None:
-        return Capacity(problems=(problem,), warnings=_prefixed(question, _all_warnings(question, None)))
+        return Capacity(problems=(problem,), warnings=warnings_of(question))
     rates = [on_card.rate for on_card in on_cards if on_card.rate is not None]
     return Capacity(
         rate=min(rates, key=lambda rate: rate.tokens_per_second(mix), default=None),
         why_not="" if rates else on_cards[0].why_not,
-        warnings=_prefixed(question, _all_warnings(question, tightest)),
+        warnings=warnings_of(question, tightest.card, tightest.room),
     )
 
 

@@ -13,7 +13,7 @@ from typing import Final
 from msgspec import Struct
 
 from webhook.domain import annotations, keys, models, serving
-from webhook.domain.capacity import Capacity, Question, Rate, assess
+from webhook.domain.capacity import Capacity, Rate, assess
 from webhook.domain.dtypes import Dtype
 from webhook.domain.engines import Engine
 from webhook.domain.gpus import ContainerGpus, PodGpus
@@ -21,6 +21,7 @@ from webhook.domain.identity import Same
 from webhook.domain.outcome import Claim, ClaimSource, Problem, Reason, field_of_annotation
 from webhook.domain.pod import Pod
 from webhook.domain.quantity import number
+from webhook.domain.question import Question
 from webhook.domain.rules import Budget, Gpu, Mix, Policy, UnknownClaimAction
 from webhook.domain.serving import CommandKey, Serving
 
