@@ -23,6 +23,7 @@ from typing import Any
 
 import jsonpatch
 import yaml
+from rich import box
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
@@ -138,49 +139,69 @@ def admit(connection: http.client.HTTPSConnection, pod: dict[str, Any]) -> tuple
 
 
 def in_short(patch: list[dict[str, Any]]) -> str:
-    """A patch for people: what it sets, leaf by leaf."""
-    return "\n".join(f"{name} = {value}" for operation in patch for name, value in leaves(operation)) or "-"
+    """A patch for people: what it sets beside Tollgate's own keys, a line for each thing."""
+    return "\n".join(dict.fromkeys(line for operation in patch for line in things(operation))) or "-"
 
 
-def leaves(operation: dict[str, Any]) -> Iterator[tuple[str, str]]:
-    """The last key of a patched path and the value that it gets."""
-    key = operation["path"].rsplit("/", 1)[-1].replace("~1", "/").replace("~0", "~")
-    if operation["op"] == "remove":
-        yield key, "(removed)"
+def things(operation: dict[str, Any]) -> Iterator[str]:
+    """What one operation sets. Requests repeat the limits and are left out."""
+    place = operation["path"].removeprefix("/spec/").removeprefix("/metadata/")
+    value = operation.get("value")
+    if place.startswith(("labels", "annotations")):
+        key = place.partition("/")[2].replace("~1", "/")
+        for name, text in (value if isinstance(value, dict) else {key: value}).items():
+            if not name.startswith("tollgate.dev/"):
+                yield f"{name.rpartition('/')[2]}: {text}"
+    elif place.startswith("schedulingGates"):
+        yield "gate tollgate.dev/budget"
+    elif place.startswith("containers"):
+        yield from (f"limits {name}: {count}" for name, count in limits(place, value))
+    elif place.startswith("affinity"):
+        yield from (f"node affinity {key}" for key in keys_of(value))
+    elif place.startswith("tolerations"):
+        yield from (f"tolerates {key}" for key in keys_of(value))
     else:
-        yield from values(key, operation["value"])
+        yield f"{place}: {value}"
 
 
-def values(key: str, value: object) -> Iterator[tuple[str, str]]:
-    """Every scalar below a value, with the key that holds it."""
-    if isinstance(value, dict) and "name" in value and len(value) == 1:
-        yield "gate", str(value["name"])
-    elif isinstance(value, dict):
-        for inner, below in value.items():
-            yield from values(inner, below)
+def limits(place: str, value: Any) -> Iterator[tuple[str, str]]:
+    """The limits in a patched `resources`, or below it."""
+    if place.endswith("/resources"):
+        yield from value.get("limits", {}).items()
+    elif place.endswith("/limits"):
+        yield from value.items()
+    elif "/limits/" in place:
+        yield place.rpartition("/")[2].replace("~1", "/"), value
+
+
+def keys_of(value: Any) -> Iterator[str]:
+    """Every `key` in a value, however deep."""
+    if isinstance(value, dict):
+        if "key" in value:
+            yield value["key"]
+        for below in value.values():
+            yield from keys_of(below)
     elif isinstance(value, list):
         for item in value:
-            yield from values(key, item)
-    else:
-        yield key, str(value)
+            yield from keys_of(item)
 
 
 def numbers(audit: dict[str, str]) -> tuple[str, str]:
     """The claim, and the budget after this pod."""
     if "claim" not in audit:
         return "-", audit.get("budget", "-")
-    claim = f"{audit['claim']} tokens/s ({audit['claim-source']})"
+    claim = f"{audit['claim']} tokens/s\n{audit['claim-source']}"
     if "used" not in audit:
         return claim, audit["budget"]
     after = int(audit["used"]) + (int(audit["claim"]) if audit["decision"] == "Admit" else 0)
-    return claim, f"{audit['budget']}: {after} of {audit['limit']}"
+    return claim, f"{audit['budget']}\n{after} of {audit['limit']}"
 
 
 def main() -> None:
     """Run the demonstration."""
-    table = Table(show_lines=True)
+    table = Table(box=box.SIMPLE, pad_edge=False)
     for title in ("pod", "verdict", "claim", "budget after", "patch in short"):
-        table.add_column(title, overflow="fold")
+        table.add_column(title, no_wrap=title != "patch in short", overflow="fold")
     said = []
     with tempfile.TemporaryDirectory() as folder, server(Path(folder)) as connection:
         for name, pod in pods():
@@ -191,7 +212,7 @@ def main() -> None:
             claim, budget = numbers(audit)
             table.add_row(name, f"[{COLOURS[verdict]}]{verdict}[/]\n{reason}", claim, budget, escape(in_short(patch)))
             said += [f"[b]{name}[/b]: {line}" for line in sentences(answer)]
-    console = Console(width=None if sys.stdout.isatty() else 132)
+    console = Console(width=None if sys.stdout.isatty() else 120)
     console.print(table)
     console.print("\nWhat people are told:")
     for line in said:
