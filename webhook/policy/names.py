@@ -6,6 +6,7 @@ from typing import Final
 
 from msgspec import Struct
 
+from webhook.domain.gpunames import PRODUCT_LABEL, PRODUCT_MIG_INFIX, PRODUCT_SHARED_SUFFIX
 from webhook.domain.mig import parse_profile
 from webhook.domain.names import dns_label_fault, dns_subdomain_fault, label_value_fault, qualified_name_fault
 
@@ -58,6 +59,12 @@ def is_extended_resource(text: str) -> bool:
     return is_qualified_name(_QUOTA_PREFIX + text)
 
 
+def is_product(text: str) -> bool:
+    """A card's product; what the device plugin adds for shared and divided cards is taken off before comparing."""
+    divided = text.endswith(PRODUCT_SHARED_SUFFIX) or PRODUCT_MIG_INFIX in text
+    return bool(text) and is_label_value(text) and not divided
+
+
 def is_kind_and_group(text: str) -> bool:
     """`RayCluster.ray.io`, `Job.batch`, or a bare kind of the core group."""
     kind, dot, group = text.partition(".")
@@ -94,7 +101,8 @@ QUALIFIED_NAME: Final = Grammar(
 )
 LABEL_VALUE: Final = Grammar("a label value (letters, digits, - _ . inside, at most 63 characters)", is_label_value)
 PRODUCT: Final = Grammar(
-    "a value of the label nvidia.com/gpu.product, such as NVIDIA-L4", lambda text: bool(text) and is_label_value(text)
+    f"a value of the label {PRODUCT_LABEL} without {PRODUCT_SHARED_SUFFIX} and {PRODUCT_MIG_INFIX}…, such as NVIDIA-L4",
+    is_product,
 )
 EXTENDED_RESOURCE: Final = Grammar(
     "an extended resource name (domain/name, domain outside kubernetes.io)", is_extended_resource

@@ -149,7 +149,10 @@ def quoted(text: str) -> str:
 def nearest(name: str, known: Iterable[str]) -> str | None:
     """The known name that somebody who wrote `name` most likely meant, or None."""
     by_folded = {candidate.casefold(): candidate for candidate in known}
-    close = difflib.get_close_matches(name[:_SHOWN_CHARACTERS].casefold(), by_folded, n=1, cutoff=0.6)
+    folded = name[:_SHOWN_CHARACTERS].casefold()
+    # `h100` means h100-80gb, though h200 differs from it by fewer letters.
+    longer = [candidate for candidate in by_folded if len(folded) > 2 and candidate.startswith(folded)]
+    close = longer[:1] or difflib.get_close_matches(folded, by_folded, n=1, cutoff=0.6)
     return by_folded[close[0]] if close else None
 
 
