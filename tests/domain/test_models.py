@@ -48,6 +48,21 @@ LLAMA_70B = "meta-llama/Llama-3.1-70B-Instruct"
         ("Qwen/Qwen3-30B-A3B-FP8", "Qwen/Qwen3-30B-A3B", Dtype.FP8),
         ("TheBloke/Mistral-7B-Instruct-v0.2-AWQ", "mistralai/Mistral-7B-Instruct-v0.3", Dtype.AWQ),
         ("openai/gpt-oss-120b", "openai/gpt-oss-120b", None),
+        ("openai/gpt-oss-safeguard-20b", "openai/gpt-oss-20b", None),
+        ("google/gemma-3-27b-it", "google/gemma-3-27b-it", None),
+        ("RedHatAI/gemma-3-27b-it-quantized.w4a16", "google/gemma-3-27b-it", Dtype.INT4),
+        ("hugging-quants/gemma-2-9b-it-AWQ-INT4", "google/gemma-2-9b-it", Dtype.AWQ),
+        ("RedHatAI/Llama-4-Scout-17B-16E-Instruct-FP8-dynamic", "meta-llama/Llama-4-Scout-17B-16E-Instruct", Dtype.FP8),
+        ("nvidia/Llama-3_3-Nemotron-Super-49B-v1_5-FP8", "nvidia/Llama-3_3-Nemotron-Super-49B-v1", Dtype.FP8),
+        ("nvidia/NVIDIA-Nemotron-3-Nano-30B-A3B-BF16", "nvidia/NVIDIA-Nemotron-3-Nano-30B-A3B", Dtype.BF16),
+        ("Qwen/Qwen3-Next-80B-A3B-Instruct-FP8", "Qwen/Qwen3-Next-80B-A3B-Instruct", Dtype.FP8),
+        ("Qwen/Qwen3-Coder-480B-A35B-Instruct-FP8", "Qwen/Qwen3-Coder-480B-A35B-Instruct", Dtype.FP8),
+        ("Qwen/Qwen2.5-VL-7B-Instruct-AWQ", "Qwen/Qwen2.5-VL-7B-Instruct", Dtype.AWQ),
+        ("moonshotai/Kimi-K2-Instruct-0905", "moonshotai/Kimi-K2-Instruct", None),
+        ("nvidia/Kimi-K2.5-NVFP4", "moonshotai/Kimi-K2.5", Dtype.NVFP4),
+        ("zai-org/GLM-4.5-Air-FP8", "zai-org/GLM-4.5-Air", Dtype.FP8),
+        ("/models/Mistral-Small-3.1-24B-Instruct-2503", "mistralai/Mistral-Small-3.2-24B-Instruct-2506", None),
+        ("microsoft/Phi-4-mini-instruct", "microsoft/Phi-4-mini-instruct", None),
     ],
 )
 def test_every_name_of_a_model_leads_to_it_and_tells_its_weights(text: str, name: str, dtype: Dtype | None) -> None:
@@ -72,12 +87,44 @@ def test_every_name_of_a_model_leads_to_it_and_tells_its_weights(text: str, name
         "Qwen/Qwen3-32B-Embedding",
         "acme/my-llama-3.1-8b-instruct-finetune",
         "openai/gpt-oss-20b-safeguard-x",
+        "google/gemma-3n-E4B-it",
+        "google/gemma-27b-it",
+        "Qwen/Qwen3-Next-80B-A3B",
+        "Qwen/Qwen3-VL-8B",
+        "Qwen/Qwen3-Embedding-8B",
+        "moonshotai/Kimi-K2",
+        "moonshotai/Moonlight-16B-A3B-Instruct",
+        "zai-org/GLM-4.5V",
+        "zai-org/GLM-4.7-Flash",
+        "deepseek-ai/DeepSeek-V4-Flash",
+        "microsoft/Phi-4-multimodal-instruct",
+        "mistralai/Mistral-Small-Instruct-2409",
         "-fp8",
         "FP8",
     ],
 )
 def test_a_name_that_differs_in_more_than_its_format_is_another_model(text: str) -> None:
     assert find(CATALOGUE.models, text) is None
+
+
+@pytest.mark.parametrize(
+    ("name", "kv_bytes_per_token"),
+    [
+        (LLAMA_8B, 2 * 32 * 8 * 128 * 2),
+        ("google/gemma-2-27b-it", 2 * 46 * 16 * 128 * 2),  # windows of 4096
+        ("google/gemma-3-27b-it", 10 * 8192 + 52 * 8192 // 4),  # windows of 1024
+        ("google/gemma-3-1b-it", 4 * 1024 + 22 * 1024 // 8),  # windows of 512
+        ("Qwen/Qwen3-Next-80B-A3B-Instruct", 2 * 12 * 2 * 256 * 2),  # 36 of 48 layers are linear
+        ("Qwen/Qwen3.6-27B", 2 * 16 * 4 * 256 * 2),
+        ("deepseek-ai/DeepSeek-V3", 61 * (512 + 64) * 2),  # one latent vector for all heads
+        ("zai-org/GLM-5", 78 * (512 + 64) * 2),
+    ],
+)
+def test_a_token_of_context_takes_what_its_layers_keep_of_it(name: str, kv_bytes_per_token: int) -> None:
+    named = find(CATALOGUE.models, name)
+
+    assert named is not None
+    assert named.model.kv_bytes_per_token == kv_bytes_per_token
 
 
 def test_a_format_without_a_width_is_remembered_as_such() -> None:
