@@ -49,6 +49,7 @@ bench: $(VENV)/.dev ## ratios against a bare server in the same run
 lock: $(VENV)/.dev ## renew the lock files from pyproject.toml
 	$(BIN)/python -m pip install --quiet uv
 	$(BIN)/uv pip compile --quiet --universal --generate-hashes --python-version 3.11 --no-header --output-file requirements.lock pyproject.toml
+	$(BIN)/uv pip compile --quiet --universal --generate-hashes --python-version 3.11 --no-header --output-file requirements-build.lock --group pyproject.toml:build
 	$(BIN)/uv pip compile --quiet --universal --generate-hashes --python-version 3.11 --no-header --group dev --constraint requirements.lock --output-file requirements-dev.lock pyproject.toml
 
 clean: ## remove the virtual environment and caches
