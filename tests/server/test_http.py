@@ -221,14 +221,38 @@ async def test_the_server_does_not_say_what_it_is_made_of(serve: Serve) -> None:
 
 
 @pytest.mark.parametrize(
+    ("rude", "said"),
+    [
+        (request("/mutate", b"secret", transfer_encoding="chunked", content_length=None), "Invalid character in chunk"),
+        (b"GET /" + b"secret" * 4000 + b" HTTP/1.1\r\n\r\n", "Got more than 8190 bytes"),
+        (b"GET / HTTP/1.1\r\nauthorization: secret\x01\r\n\r\n", "Invalid header value"),
+    ],
+)
+async def test_what_is_no_http_is_logged_in_one_line_and_never_quoted(
+    serve: Serve, caplog: pytest.LogCaptureFixture, rude: bytes, said: str
+) -> None:
+    async with serve() as serving:
+        client = await serving.connect()
+        await client.send(rude)
+        assert (await client.response()).status == 400
+        client.close()
+        assert not [line for line in serving.lines() if "secret" in str(line)]
+    [record] = [record for record in caplog.records if record.name == "aiohttp.server"]
+    assert record.levelname == "WARNING"
+    assert record.getMessage().startswith(f"a client sent no HTTP: {said}")
+    assert "secret" not in record.getMessage()
+    assert record.exc_info is None
+
+
+@pytest.mark.parametrize(
     ("query", "seconds"),
-    [("", 9.8), ("timeout=3s", 2.8), ("timeout=1m0s", 29.8), ("a=b&timeout=0.25s", 0.05), ("timeout=0s", 0.0)],
+    [("", 9.8), ("timeout=3s", 2.8), ("timeout=1h", 29.8), ("a=b&timeout=250ms", 0.05), ("timeout=0s", 0.0)],
 )
 def test_the_time_left_is_what_the_caller_waits_less_the_way_back(query: str, seconds: float) -> None:
     assert parse_target("/mutate", query).seconds_left == pytest.approx(seconds)
 
 
-@pytest.mark.parametrize("value", ["3", "-1s", "1e9s", "s", "1h", "٣s"])
+@pytest.mark.parametrize("value", ["3", "-1s", "1e9s", "s", "1d", "", "٣s"])
 def test_what_is_no_duration_is_refused(value: str) -> None:
     with pytest.raises(Refused):
         parse_target("/mutate", f"timeout={value}")

@@ -10,6 +10,7 @@ import logging
 import re
 import secrets
 from collections.abc import Mapping
+from fractions import Fraction
 from functools import lru_cache
 from typing import Any, NamedTuple
 
@@ -17,6 +18,7 @@ from aiohttp import hdrs, web
 from aiohttp.http_exceptions import HttpProcessingError
 
 from webhook.ledger import CannotDecide
+from webhook.policy import durations
 from webhook.review.wire import BadCall
 from webhook.server.questions import Office, Question, answer
 
@@ -50,7 +52,7 @@ _SERVER = "tollgate"
 
 _JSON_HEADERS: Mapping[str, str] = {hdrs.CONTENT_TYPE: "application/json", hdrs.SERVER: _SERVER}
 _PATHS = {f"/{question}": question for question in Question}
-_GO_SECONDS = re.compile(r"(?:(\d{1,4})m)?(\d{1,4}(?:\.\d{1,9})?)s", re.ASCII)
+_QUOTES_A_CLIENT = re.compile(r"(?::\s| line ['\"]).*", re.DOTALL)
 
 
 class Target(NamedTuple):
@@ -139,8 +141,14 @@ class _ClientFaults(logging.Filter):
         error = record.exc_info[1] if record.exc_info else None
         if isinstance(error, HttpProcessingError):
             record.levelno, record.levelname = logging.WARNING, "WARNING"
-            record.msg, record.args, record.exc_info = f"a client sent no HTTP: {error.message}", (), None
+            record.msg, record.args, record.exc_info = f"a client sent no HTTP: {_without_quotes(error)}", (), None
         return True
+
+
+def _without_quotes(error: Exception) -> str:
+    """What aiohttp says is wrong, without the bytes it quotes: they may be a pod or a header with a password."""
+    message = error.message if isinstance(error, HttpProcessingError) else str(error)
+    return _QUOTES_A_CLIENT.sub("", message)
 
 
 def _logger() -> logging.Logger:
@@ -175,14 +183,14 @@ def parse_target(path: str, query: str) -> Target:
     question = _PATHS.get(path)
     if question is None:
         raise Refused(404, f"nothing at this path; the questions are {', '.join(_PATHS)}")
-    seconds = DEFAULT_TIMEOUT_SECONDS
+    seconds: float | Fraction = DEFAULT_TIMEOUT_SECONDS
     for name, _, value in (part.partition("=") for part in query.split("&")):
         if name == "timeout":
-            match = _GO_SECONDS.fullmatch(value)
-            if match is None:
-                raise Refused(400, f"timeout must be a Go duration such as 10s, found {value[:40]!r}")
-            seconds = int(match.group(1) or 0) * 60 + float(match.group(2))
-    return Target(question, max(0.0, min(seconds, MAX_TIMEOUT_SECONDS) - ANSWER_MARGIN_SECONDS))
+            try:
+                seconds = durations.parse(value)
+            except ValueError:
+                raise Refused(400, f"timeout must be a Go duration such as 10s, found {value[:40]!r}") from None
+    return Target(question, max(0.0, float(min(seconds, MAX_TIMEOUT_SECONDS)) - ANSWER_MARGIN_SECONDS))
 
 
 async def _read(http: web.BaseRequest) -> bytes:
@@ -199,7 +207,7 @@ async def _read(http: web.BaseRequest) -> bytes:
     except web.HTTPRequestEntityTooLarge:
         raise _too_large(None) from None
     except (web.RequestPayloadError, ConnectionError) as error:
-        raise Refused(400, f"the body broke off: {error}", {hdrs.CONNECTION: "close"}) from None
+        raise Refused(400, f"the body broke off: {_without_quotes(error)}", {hdrs.CONNECTION: "close"}) from None
     except TimeoutError:
         raise Refused(408, f"the body did not come within {READ_SECONDS:g} s", {hdrs.CONNECTION: "close"}) from None
 
