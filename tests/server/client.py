@@ -66,7 +66,7 @@ class Client:
         self.writer.transport.abort()
 
 
-def request(path: str, body: bytes, method: str = "POST", **headers: str) -> bytes:
+def request(path: str, body: bytes, method: str = "POST", **headers: str | None) -> bytes:
     """A request as an API server writes it; `headers` adds or replaces (names with underscores), None leaves out."""
     fields: dict[str, str | None] = {
         "host": "gpu-tollgate.tollgate-system.svc:443",
