@@ -236,7 +236,7 @@ def test_a_config_map_in_quotes_has_no_lines_to_name() -> None:
         'apiVersion: v1\nkind: ConfigMap\ndata:\n  config.yaml: "apiVersion: tollgate.dev/v1alpha1\\nkind: Plicy\\n"\n'
     )
     assert errors_of(text) == [
-        "data[config.yaml].kind: found 'Plicy'; must be one of Policy; did you mean Policy?",
+        "data[config.yaml].kind: found 'Plicy'; must be Policy; did you mean Policy?",
     ]
 
 

@@ -101,7 +101,7 @@ async def test_eight_mebibytes_are_too_much_and_six_are_not(serve: Serve) -> Non
 async def test_a_body_of_unknown_length_is_cut_off_at_the_limit(serve: Serve) -> None:
     async with serve() as serving:
         client = await serving.connect()
-        await client.send(request("/mutate", b"", content_length=None, transfer_encoding="chunked"))  # type: ignore[arg-type]
+        await client.send(request("/mutate", b"", content_length=None, transfer_encoding="chunked"))
         mebibyte = b"100000\r\n" + b" " * 0x100000 + b"\r\n"
         sending = asyncio.ensure_future(client.send(mebibyte * 8 + b"0\r\n\r\n"))
         assert (await client.response()).status == 413
@@ -113,7 +113,7 @@ async def test_chunks_are_put_together(serve: Serve) -> None:
     async with serve() as serving:
         client = await serving.connect()
         content = body()
-        await client.send(request("/mutate", b"", content_length=None, transfer_encoding="chunked"))  # type: ignore[arg-type]
+        await client.send(request("/mutate", b"", content_length=None, transfer_encoding="chunked"))
         for part in (content[:100], content[100:]):
             await client.send(b"%x\r\n%b\r\n" % (len(part), part))
         await client.send(b"0\r\n\r\n")

@@ -117,7 +117,7 @@ class Choice(Struct, Generic[EnumT], frozen=True, gc=False):
     @property
     def allowed(self) -> str:
         """The members."""
-        return "one of " + ", ".join(self.enum)
+        return ("one of " if len(self.enum) > 1 else "") + ", ".join(self.enum)
 
     def parse(self, value: object, at: At) -> EnumT:
         """The member; another spelling is an error that names the nearest."""

@@ -141,8 +141,7 @@ def _events(text: str) -> Iterator[yaml.Event]:
         yield from yaml.parse(text, Loader=_LOADER)
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
-        parts = [part for part in (error.context, error.problem) if part]
-        raise YamlError("not YAML: " + ", ".join(parts), mark.line + 1 if mark else 1) from None
+        raise YamlError(f"not YAML: {_complaint(error, text)}", mark.line + 1 if mark else 1) from None
     except yaml.reader.ReaderError as error:
         before = text[: error.position] if isinstance(error.position, int) else ""
         raise YamlError(f"not YAML: {error.reason}", before.count("\n") + 1) from None
@@ -352,6 +351,20 @@ class _Reader:
         parent.merged.extend(mappings)
 
 
+def _complaint(error: yaml.MarkedYAMLError, text: str) -> str:
+    """libyaml's words, with the character that it does not name: a tab, most often, which no editor shows."""
+    mark = error.problem_mark
+    parts = [part for part in (error.context, error.problem) if part]
+    if mark is not None:
+        line = text.split("\n", mark.line + 1)[mark.line :][:1]
+        character = line[0][mark.column : mark.column + 1] if line else ""
+        if character == "\t":
+            return "a tab where YAML wants blanks; indent with blanks"
+        if character and error.problem == "found character that cannot start any token":
+            parts[-1] = f"found {character!r}, which cannot start a value; put the text in quotes"
+    return ", ".join(parts)
+
+
 def _line(event: yaml.Event) -> int:
     return event.start_mark.line + 1 if event.start_mark else 1
 
@@ -361,5 +374,7 @@ def _tag_text(tag: str) -> str:
 
 
 def _key_text(value: object) -> str:
-    text = repr(value) if isinstance(value, (str, int, float, type(None))) else type(value).__name__
+    if isinstance(value, (dict, list)):
+        return "(a mapping)" if isinstance(value, dict) else "(a list)"
+    text = repr(value)
     return text if len(text) <= 80 else text[:77] + "..."
