@@ -16,7 +16,7 @@ from webhook.domain.fitting import problem_of, warnings_of
 from webhook.domain.memory import Devices, Load, Room
 from webhook.domain.models import Named, matching_profile, saturated_throughput
 from webhook.domain.outcome import Problem
-from webhook.domain.question import Parallel, Question, devices_of, is_checkable, parallel_of
+from webhook.domain.question import Parallel, Question, devices_of, is_checkable, parallel_of, pods_of
 from webhook.domain.rules import Gpu, Mix, Policy, Profile
 
 _ONE: Final = Fraction(1)
@@ -99,8 +99,7 @@ def _rate(
 ) -> tuple[Rate | None, bool]:
     """The throughput on a card, and whether it comes from a profile of the policy."""
     factor = DEFAULTS[question.serving.engine].throughput_factor
-    # The leader of a LeaderWorkerSet claims for its workers; other pods of one engine claim a part of it each.
-    part = question.gpus.part / (1 if question.in_group else question.serving.nodes)
+    part = question.gpus.part / pods_of(question, parallel)
     groups = [(parallel.group, parallel.replicas)]
     if joint:
         groups.append((parallel.group * parallel.replicas, 1))
@@ -114,9 +113,9 @@ def _rate(
     return (None if estimate is None else Rate(estimate, replicas * part, factor, measured=False)), False
 
 
-def _why_not(question: Question, named: Named, parallel: Parallel, card: Gpu, dtype: Dtype, room: Room | None) -> str:
+def _why_not(named: Named, parallel: Parallel, card: Gpu, dtype: Dtype, room: Room | None, *, checkable: bool) -> str:
     wanted = f"no profile of {named.model.name} for {parallel.group} x {card.name} at {dtype}"
-    if not is_checkable(question, parallel):
+    if not checkable:
         return f"{wanted}, and weights outside this pod's GPUs are nothing to estimate from"
     if room is None or room.kv_tokens is None:
         return f"{wanted}, and no parameters or KV figures to estimate from"
@@ -130,14 +129,15 @@ def _why_not(question: Question, named: Named, parallel: Parallel, card: Gpu, dt
 
 def _on_card(question: Question, named: Named, parallel: Parallel, card: Gpu) -> _OnCard:
     joint = _is_mixture(named) and parallel.replicas > 1
+    checkable = is_checkable(question, parallel, shares_experts=_is_mixture(named))
     devices = devices_of(question, parallel, card, shares_experts=joint)
     first: _OnCard | None = None
     for dtype in _dtypes(question, named, card):
         load = Load(named.model, dtype, question.serving.kv_cache_dtype)
         room = memory.room(load, devices)
-        checked = room if is_checkable(question, parallel) else None
+        checked = room if checkable else None
         rate, from_policy = _rate(question, load, parallel, card, checked, joint=joint)
-        why_not = "" if rate is not None else _why_not(question, named, parallel, card, dtype, checked)
+        why_not = "" if rate is not None else _why_not(named, parallel, card, dtype, checked, checkable=checkable)
         found = _OnCard(card, load, devices, checked, rate, from_policy, why_not)
         if rate is not None:
             return found

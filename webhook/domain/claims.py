@@ -278,5 +278,7 @@ def _reasons(facts: _Facts) -> Iterator[str]:
     elif not facts.capacities:
         yield f"none of its containers with GPUs starts an engine we know ({keys.MODEL} would name the model)"
     for capacity in facts.capacities:
-        if capacity.why_not:
+        if capacity.problems:
+            yield "its model does not fit its GPUs"
+        elif capacity.why_not:
             yield capacity.why_not

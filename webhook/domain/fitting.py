@@ -17,7 +17,7 @@ from webhook.domain.memory import (
     smallest_sets,
 )
 from webhook.domain.outcome import Problem, Reason
-from webhook.domain.question import Parallel, Question, parallel_of, utilization_of
+from webhook.domain.question import Parallel, Question, joins_others, parallel_of, utilization_of
 from webhook.domain.rules import Gpu, Policy
 
 LENGTH_TOLERANCE: Final = Fraction(5, 4)
@@ -94,9 +94,13 @@ def _of_fit(card: Gpu | None, room: Room | None) -> Iterator[str]:
 
 def _of_parallel(question: Question, parallel: Parallel) -> Iterator[str]:
     devices, serving = question.gpus.devices, question.serving
+    if not question.model:
+        return  # sizes of an engine that is not seen to serve anything are its defaults
     how = f"tensor {parallel.tensor} x pipeline {parallel.pipeline} x data {parallel.local_replicas} parallel"
     if parallel.world > devices and not (serving.spans_pods or question.in_group):
-        yield f"{how} takes {parallel.world} GPUs and the container has {devices}: {serving.engine} will not start"
+        unless = " unless other pods join it" if joins_others(question, parallel) else ""
+        takes = f"{how} takes {parallel.world} GPUs and the container has {devices}"
+        yield f"{takes}: {serving.engine} will not start{unless}"
     elif parallel.world < devices:
         yield f"{how} uses {parallel.world} of {devices} GPUs, {devices - parallel.world} stay idle"
 

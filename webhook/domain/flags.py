@@ -27,6 +27,7 @@ class Field(StrEnum):
     OFFLOAD = "CPU offload"
     EXECUTOR = "executor"
     TASK = "task"
+    CONVERT = "conversion"
     SHARDED = "sharded"
     # Without a value.
     ONE_OF_MANY = "one of many"
@@ -78,6 +79,7 @@ _FLAGS: Final[Mapping[str, Field]] = MappingProxyType(
         "--distributed-executor-backend": Field.EXECUTOR,
         "--task": Field.TASK,
         "--runner": Field.TASK,
+        "--convert": Field.CONVERT,
         "--sharded": Field.SHARDED,
         "--headless": Field.ONE_OF_MANY,
         "--data-parallel-external-lb": Field.DATA_RANK,

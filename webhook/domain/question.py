@@ -1,12 +1,13 @@
 """One serving container as its throughput depends on it, and how its engine spreads over GPUs."""
 
 from fractions import Fraction
+from math import ceil
 from typing import Final
 
 from msgspec import Struct
 
 from webhook.domain.dtypes import Dtype
-from webhook.domain.engines import DEFAULTS
+from webhook.domain.engines import DEFAULTS, Engine
 from webhook.domain.gpus import ContainerGpus
 from webhook.domain.memory import MIB, Devices
 from webhook.domain.models import Named
@@ -83,9 +84,32 @@ def devices_of(question: Question, parallel: Parallel, card: Gpu, *, shares_expe
     return Devices(min(count, max(1, gpus.devices)), each, utilization, parallel.tensor)
 
 
-def is_checkable(question: Question, parallel: Parallel) -> bool:
+def pods_of(question: Question, parallel: Parallel) -> int:
+    """How many pods share one copy of the model and claim a part of it each, as far as their options say."""
+    if question.in_group:
+        return 1  # the leader claims for all
+    if question.serving.nodes is not None:
+        return question.serving.nodes
+    return ceil(Fraction(parallel.group, max(1, question.gpus.devices)))
+
+
+def joins_others(question: Question, parallel: Parallel) -> bool:
+    """Whether the engine runs over the GPUs of other pods too.
+
+    Where a group takes more GPUs than it sees, vLLM takes a Ray cluster by itself (vllm/config/parallel.py), and a
+    pipeline is what models are spread over nodes with; else an option has to say so.
+    """
+    if question.serving.spans_pods or question.in_group:
+        return True
+    may_join = question.serving.engine is Engine.VLLM or parallel.pipeline > 1
+    return may_join and parallel.group > question.gpus.devices
+
+
+def is_checkable(question: Question, parallel: Parallel, *, shares_experts: bool) -> bool:
     """Whether one pod shows all the memory there is for the model."""
     if question.serving.offloads:
         return False
-    spread = question.serving.spans_pods or question.in_group
-    return not (spread and parallel.group > question.gpus.devices)
+    carriers, elsewhere = parallel.group, joins_others(question, parallel)
+    if shares_experts and parallel.local_replicas < question.serving.data_parallel:
+        carriers, elsewhere = parallel.group * question.serving.data_parallel, True
+    return not (elsewhere and carriers > question.gpus.devices)

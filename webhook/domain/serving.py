@@ -40,8 +40,8 @@ class Serving(Struct, frozen=True, gc=False):
     kv_cache_dtype: Dtype | None = None
     max_model_len: int | None = None
     memory_utilization: Fraction | None = None
-    nodes: int = 1
-    """Pods over which one copy of the model is spread, where an option says so."""
+    nodes: int | None = 1
+    """Pods over which one copy of the model is spread, where an option says so; None: only the container knows."""
     spans_pods: bool = False
     """The engine's ranks are spread over several pods, so that one pod cannot be checked alone."""
     offloads: bool = False
@@ -55,8 +55,12 @@ _NIM_ARGUMENTS: Final = "NIM_PASSTHROUGH_ARGS"
 _NIM_PROFILE: Final = "NIM_MODEL_PROFILE"
 _READ_VARIABLES: Final = frozenset({_NIM_ARGUMENTS, _NIM_PROFILE}.union(*flags.ENVIRONMENT.values()))
 
-# Programs that train or measure a model: their `--model` serves nobody.
-_NOT_SERVING: Final = ("train", "finetune", "torchrun", "accelerate", "deepspeed", "axolotl", "benchmark", "lm_eval")
+# Programs that train, measure or fetch a model: their `--model` serves nobody. The last are NIM's own, which Jobs run
+# to fill a cache (NIM for LLMs, "Utilities").
+_NOT_SERVING: Final = (
+    *("train", "finetune", "torchrun", "accelerate", "deepspeed", "axolotl", "benchmark", "lm_eval"),
+    *("download-to-cache", "create-model-store", "list-model-profiles"),
+)
 
 _INTEGER: Final = re.compile(r"[0-9]{1,9}", re.ASCII)
 _DECIMAL: Final = re.compile(r"[0-9]{0,9}(?:\.[0-9]{0,9})?", re.ASCII)
@@ -207,16 +211,23 @@ def _launch(
             engine = Engine.NIM if engines.of_image(image) is Engine.NIM else found.engine
             return engines.Launch(engine, found.arguments, found.takes_positional_model)
     engine = engines.of_image(image)
+    serving = [program for program in started if not any(mark in word for mark in _NOT_SERVING for word in program)]
+    if started and not serving and (command or engine is Engine.NIM):
+        return engines.Launch(Engine.UNKNOWN, (), takes_positional_model=False)
     if command or engine is Engine.UNKNOWN:
-        serving = [program for program in started if not any(mark in word for mark in _NOT_SERVING for word in program)]
         arguments = tuple(word for program in serving for word in program)
         return engines.Launch(engine, arguments, takes_positional_model=False)
     arguments = tuple(words[1:] if words[:1] == ["serve"] else words)
     return engines.Launch(engine, arguments, takes_positional_model=engine in (Engine.VLLM, Engine.TENSORRT_LLM))
 
 
-def _spans_pods(reading: _Reading, nodes: int) -> bool:
-    return Field.ONE_OF_MANY in reading.texts or nodes > 1 or reading.texts.get(Field.EXECUTOR) == "ray"
+def _nodes(reading: _Reading) -> int | None:
+    """`--nnodes $(LWS_GROUP_SIZE)` says that there are several, not how many."""
+    return None if _is_unknown(reading.texts.get(Field.NODES, "")) else reading.integer(Field.NODES) or 1
+
+
+def _spans_pods(reading: _Reading, nodes: int | None) -> bool:
+    return Field.ONE_OF_MANY in reading.texts or nodes != 1 or reading.texts.get(Field.EXECUTOR) == "ray"
 
 
 def _replicas(reading: _Reading) -> tuple[int, int | None]:
@@ -253,7 +264,7 @@ def _read(
         unsharded = reading.texts.get(Field.SHARDED, "").lower() == "false"
         tensor_parallel = 1 if unsharded else engines.DEFAULTS[launch.engine].tensor_parallel
     data_parallel, data_parallel_local = _replicas(reading)
-    nodes = reading.integer(Field.NODES) or 1
+    nodes = _nodes(reading)
     return Serving(
         engine=launch.engine,
         model_names=tuple(dict.fromkeys(name for name in names if name and not _is_unknown(name))),
@@ -270,7 +281,8 @@ def _read(
         nodes=nodes,
         spans_pods=_spans_pods(reading, nodes),
         offloads=reading.offloads(),
-        generates=Field.EMBEDS not in reading.texts and reading.texts.get(Field.TASK) not in _POOLING_TASKS,
+        generates=Field.EMBEDS not in reading.texts
+        and _POOLING_TASKS.isdisjoint(reading.texts.get(field, "") for field in (Field.TASK, Field.CONVERT)),
         warnings=tuple(reading.warnings),
     )
 
