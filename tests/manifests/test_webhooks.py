@@ -6,7 +6,7 @@ import cel
 import msgspec
 import pytest
 
-from tests.manifests.shipped import base, condition, entry, only
+from tests.manifests.shipped import ROOT, base, condition, entry, only
 from webhook.domain import keys
 from webhook.domain.gpunames import MIG_PREFIX, NAMES
 from webhook.domain.gpus import is_gpu_pod
@@ -218,3 +218,8 @@ def test_match_conditions_are_few_and_named_once() -> None:
     for name in ENTRIES:
         names = [one["name"] for one in entry(name)["matchConditions"]]
         assert len(names) == len(set(names)) <= 64
+
+
+def test_the_install_guide_names_every_exempt_namespace() -> None:
+    guide = (ROOT / "docs" / "install.md").read_text()
+    assert all(f"`{namespace}`" in guide for namespace in EXEMPT_NAMESPACES)
