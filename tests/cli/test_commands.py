@@ -220,7 +220,7 @@ def test_a_valid_policy_is_summed_up(files: Files) -> None:
 
     assert result.exit_code == 0
     assert "valid" in result.stdout
-    assert "4 budgets, 1 queue rules, 1 sharing rules" in result.stdout
+    assert "4 budgets, 1 queue rule, 1 sharing rule" in result.stdout
 
 
 def test_a_field_is_explained() -> None:

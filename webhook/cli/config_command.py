@@ -1,5 +1,6 @@
 """The command `tollgate config`."""
 
+from collections.abc import Sized
 from typing import Final
 
 import click
@@ -35,9 +36,14 @@ def check(file: str) -> None:
     complain(f"Warning: {file}: {warning}" for warning in loaded.warnings)
     policy = loaded.policy
     click.echo(
-        f"{file}: valid, digest {policy.digest}: {len(policy.budgets)} budgets, {len(policy.queues)} queue rules, "
-        f"{len(policy.sharing)} sharing rules, {len(loaded.warnings)} warnings"
+        f"{file}: valid, digest {policy.digest}: {_counted(policy.budgets, 'budget')}, "
+        f"{_counted(policy.queues, 'queue rule')}, {_counted(policy.sharing, 'sharing rule')}, "
+        f"{_counted(loaded.warnings, 'warning')}"
     )
+
+
+def _counted(things: Sized, what: str) -> str:
+    return f"{len(things)} {what}{'' if len(things) == 1 else 's'}"
 
 
 @config.command(short_help="Say what a field of the policy means.")

@@ -43,6 +43,9 @@ _PATCHED: Final = (
 _UNWRAPPED_WIDTH = 100_000
 """Characters, for output that nobody sees on a terminal."""
 
+_ROOM_FOR_PATCHES = 110
+"""Columns, below which what is patched stands beside the messages, so that names in the table are not cut to pieces."""
+
 _LONGEST_LINE = 100_000
 
 
@@ -53,16 +56,19 @@ def print_review(review: Review, out: TextIO | None = None) -> None:
     if not review.results:
         console.print("No Pod and no known workload in these documents.")
         return
-    console.print(_table(review.results))
+    narrow = console.width < _ROOM_FOR_PATCHES
+    console.print(_table(review.results, patches=not narrow))
     for result in review.results:
-        _print_messages(console, result)
+        _print_messages(console, result, patches=narrow)
     console.print()
     console.print(_sum(review))
 
 
-def _table(results: Iterable[Result]) -> Table:
+def _table(results: Iterable[Result], *, patches: bool) -> Table:
     table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
-    for heading in ("VERDICT", "REASON", "OBJECT", "CLAIM", "BUDGET (tokens/s)", "PATCHED"):
+    for heading in ("VERDICT", "REASON"):
+        table.add_column(heading, no_wrap=True)  # single words, which no terminal should break
+    for heading in ("OBJECT", "CLAIM", "BUDGET (tokens/s)", *(["PATCHED"] if patches else [])):
         table.add_column(heading, overflow="fold")
     for result in results:
         table.add_row(
@@ -71,7 +77,7 @@ def _table(results: Iterable[Result]) -> Table:
             Text(_object(result)),
             Text(_claim(result)),
             Text(_budget(result)),
-            Text(_patched(result)),
+            *([Text(_patched(result))] if patches else []),
         )
     return table
 
@@ -101,8 +107,9 @@ def _patched(result: Result) -> str:
     return ", ".join(name for prefix, name in _PATCHED if any(path.startswith(prefix) for path in paths)) or "-"
 
 
-def _print_messages(console: Console, result: Result) -> None:
-    if not (result.message or result.warnings):
+def _print_messages(console: Console, result: Result, *, patches: bool) -> None:
+    patched = patches and bool(result.patch)
+    if not (result.message or result.warnings or patched):
         return
     console.print()
     title = Text(result.verdict, style=_STYLES[result.verdict])
@@ -112,6 +119,8 @@ def _print_messages(console: Console, result: Result) -> None:
         console.print(Text(f"  {_clean(result.message)}"), soft_wrap=True)
     for warning in result.warnings:
         console.print(Text(f"  warning: {_clean(warning)}", style="yellow"), soft_wrap=True)
+    if patched:
+        console.print(f"  patched: {_patched(result)}", soft_wrap=True)
 
 
 def _sum(review: Review) -> str:
