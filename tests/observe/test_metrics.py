@@ -25,6 +25,22 @@ def test_reviews_are_counted_by_question_verdict_and_reason() -> None:
     ]
 
 
+def test_how_long_pods_were_held_is_counted_by_budget() -> None:
+    metrics = Metrics()
+    for seconds in (0.5, 59, -1, 7200):
+        metrics.released("b", seconds)
+    value = metrics.registry.get_sample_value
+    name = "tollgate_hold_duration_seconds_bucket"
+    assert [value(name, {"budget": "b", "le": bound}) for bound in ("1.0", "60.0", "3600.0", "14400.0")] == [2, 3, 3, 4]
+
+
+def test_every_series_is_one_that_is_documented() -> None:
+    metrics = Metrics()
+    metrics.reviewed("mutate", "Admit", "Metered", 0.0004)
+    metrics.released("b", 1)
+    assert b"_created" not in metrics.exposition()
+
+
 def test_budgets_are_asked_at_each_scrape() -> None:
     numbers = [BudgetNumbers("b", nominal=10, used=1, reserved=2, held=3, held_pods=4)]
     metrics = Metrics(lambda: numbers)

@@ -230,16 +230,19 @@ async def test_a_new_policy_is_in_force_from_the_next_review_on(serve: Serve) ->
         client.close()
 
 
-async def test_held_pods_that_may_go_are_named_in_the_log(serve: Serve) -> None:
+async def test_held_pods_that_may_go_are_named_in_the_log_and_counted(serve: Serve) -> None:
     class Releasing(MemoryLedger):
         async def release(self, uid: str) -> tuple[Waiting, ...]:
-            return (Waiting(uid="w", budget="b", tokens_per_second=7, since_epoch_seconds=0, namespace="ns", name="waiter"),)
+            return (
+                Waiting(uid="w", budget="b", tokens_per_second=7, since_epoch_seconds=0, namespace="ns", name="waiter"),
+            )
 
     async with serve(ledger=Releasing(POLICY, lambda: 0.0)) as serving:
         client = await serving.connect()
         await client.post("/validate", body(operation="DELETE", object=None, oldObject={"metadata": {"uid": "a"}}))
         (line,) = [line for line in serving.lines() if line["msg"] == "held pod may go"]
         assert (line["pod"], line["budget"], line["claim"]) == ("ns/waiter", "b", 7)
+        assert serving.metric("tollgate_hold_duration_seconds_count", budget="b") == 1
         client.close()
 
 

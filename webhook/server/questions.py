@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from enum import StrEnum
-from time import perf_counter
+from time import perf_counter, time
 from typing import NamedTuple, Protocol
 
 from msgspec.structs import replace
@@ -163,7 +163,7 @@ async def _validate(call: Call) -> Decision:
             raise
         return replace(decision, warnings=(*decision.warnings, f"admitted without being charged yet: {error}"))
     for pod in said.also_released:
-        _tell_released(pod, office.log)
+        _tell_released(pod, office)
     return office.deciders.settle(decision, said.verdict, said.room, call.in_force.policy, said.behind)
 
 
@@ -193,13 +193,14 @@ async def _give_back(call: Call) -> Decision:
     uid = call.request.deleted_uid
     if uid is not None and not call.asked.dry_run:
         for pod in await call.office.ledger.release(uid):
-            _tell_released(pod, call.office.log)
+            _tell_released(pod, call.office)
     return _NOT_HANDLED
 
 
-def _tell_released(pod: Waiting, log: Log) -> None:
-    name = f"{pod.namespace}/{pod.name}"
-    log.info("held pod may go", pod=name, budget=pod.budget, claim=pod.tokens_per_second)
+def _tell_released(pod: Waiting, office: Office) -> None:
+    name, held_seconds = f"{pod.namespace}/{pod.name}", time() - pod.since_epoch_seconds
+    office.metrics.released(pod.budget, held_seconds)
+    office.log.info("held pod may go", pod=name, budget=pod.budget, claim=pod.tokens_per_second)
 
 
 _Asked = Callable[[Call], Awaitable[Decision]]
