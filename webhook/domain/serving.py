@@ -8,6 +8,7 @@ import re
 from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from functools import lru_cache
+from itertools import takewhile
 from types import MappingProxyType
 from typing import Final
 
@@ -58,7 +59,7 @@ _READ_VARIABLES: Final = frozenset({_NIM_ARGUMENTS, _NIM_PROFILE}.union(*flags.E
 # Programs that train, measure or fetch a model: their `--model` serves nobody. The last are NIM's own, which Jobs run
 # to fill a cache (NIM for LLMs, "Utilities").
 _NOT_SERVING: Final = (
-    *("train", "finetune", "torchrun", "accelerate", "deepspeed", "axolotl", "benchmark", "lm_eval"),
+    *("train", "finetune", "torchrun", "accelerate", "deepspeed", "axolotl", "benchmark", "bench_", "lm_eval"),
     *("download-to-cache", "create-model-store", "list-model-profiles"),
 )
 
@@ -200,6 +201,12 @@ def _model_of_nim_image(image: str | None) -> str | None:
     return name or None if mark else None
 
 
+def _serves(program: Sequence[str]) -> bool:
+    """Whether a program may be a server, by its words before the first long option (`--model /data/pretrained/…`)."""
+    named = list(takewhile(lambda word: not word.startswith("--"), program))
+    return "bench" not in named and not any(mark in word for mark in _NOT_SERVING for word in named)
+
+
 def _launch(
     image: str | None, command: Sequence[str], words: Sequence[str], environment: Mapping[str, str]
 ) -> engines.Launch:
@@ -211,7 +218,7 @@ def _launch(
             engine = Engine.NIM if engines.of_image(image) is Engine.NIM else found.engine
             return engines.Launch(engine, found.arguments, found.takes_positional_model)
     engine = engines.of_image(image)
-    serving = [program for program in started if not any(mark in word for mark in _NOT_SERVING for word in program)]
+    serving = [program for program in started if _serves(program)]
     if started and not serving and (command or engine is Engine.NIM):
         return engines.Launch(Engine.UNKNOWN, (), takes_positional_model=False)
     if command or engine is Engine.UNKNOWN:
