@@ -8,12 +8,14 @@ from collections.abc import Iterator, Mapping
 
 from webhook.domain import gpunames as names
 from webhook.domain.answers import Answer
-from webhook.domain.cards import has_terms, required_terms
+from webhook.domain.cards import has_terms, required_terms, required_values
 from webhook.domain.devices import amount_of
 from webhook.domain.outcome import ContainerLimits, Problem, Reason
 from webhook.domain.pod import Container, NodeSelectorRequirement, NodeSelectorTerm, Pod, Toleration
 from webhook.domain.rules import Scheme, SharingRule
 from webhook.domain.shares import Asked
+
+_REQUIRED_FIELD = "spec.affinity.nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution"
 
 
 def contradictions(
@@ -68,15 +70,21 @@ def _gpu_quantities(
 
 
 def selector_conflicts(pod: Pod, asked: Asked, rule: SharingRule, answer: Answer) -> Iterator[Problem]:
-    """A node label that the pod wants otherwise: both can never hold, and what a tenant wrote is not overwritten."""
-    selector = pod.spec.node_selector or {}
-    for key, value in answer.node_selector.items():
-        if selector.get(key, value) != value:
+    """A node label that the pod requires otherwise: both can never hold, and what a tenant wrote is not overwritten."""
+    wanted = {key: [value] for key, value in answer.node_selector.items()}
+    wanted.update((one.key, one.values or []) for one in answer.affinity if one.operator == "In")
+    for key, values in wanted.items():
+        required = required_values(pod, key)
+        if required and set(required).isdisjoint(values):
+            found, ours = ", ".join(map(repr, required)), " or ".join(map(repr, values))
+            if key in (pod.spec.node_selector or {}):
+                field, what = f"spec.nodeSelector[{key}]", "selector"
+            else:
+                field, what, found = _REQUIRED_FIELD, "requirement", f"{key} {found}"
             yield Problem(
                 Reason.CONTRADICTORY_SHARE,
-                f"spec.nodeSelector[{key}]",
-                f"{selector[key]!r} beside {asked}: scheme {rule.scheme} gives {value!r} here; remove the selector or "
-                "the annotation",
+                field,
+                f"{found} beside {asked}: scheme {rule.scheme} gives {ours} here; remove the {what} or the annotation",
             )
 
 
@@ -89,6 +97,12 @@ def missing_limits(container: Container, index: int, answer: Answer) -> Containe
     if all(side is not None and all(name in side for name, _ in answer.quantities) for side in sides):
         return None
     return ContainerLimits(index=index, quantities=answer.quantities)
+
+
+def is_limited(container: Container, wanted: ContainerLimits) -> bool:
+    """Whether the limits are there: the API server copies them to requests that are missing (defaults.go)."""
+    limits = (container.resources.limits if container.resources is not None else None) or {}
+    return all(name in limits for name, _ in wanted.quantities)
 
 
 def missing_labels(pod: Pod, wanted: Mapping[str, str]) -> dict[str, str]:

@@ -25,8 +25,8 @@ from webhook.domain.outcome import (
 )
 from webhook.domain.plan import Plan, make_plan
 from webhook.domain.pod import Pod
-from webhook.domain.rules import Mode, OnExceeded, Policy, UnmatchedGPUs
-from webhook.domain.sharing import backed
+from webhook.domain.rules import Mode, OnExceeded, Policy, Scheme, UnmatchedGPUs
+from webhook.domain.sharing import backed, near_misses
 from webhook.domain.view import Request, View
 from webhook.domain.who import forbidden_keys, is_exempt, is_kubelet, is_mirror
 
@@ -166,7 +166,7 @@ def _not_ours(pod: Pod, request: Request, policy: Policy) -> Decision | None:
     if is_exempt(request.namespace, policy):
         return Decision(Verdict.UNTOUCHED, Reason.EXEMPT_NAMESPACE)
     if not is_gpu_pod(pod, policy.extra_gpu_resources):
-        return Decision(Verdict.UNTOUCHED, Reason.NOT_GPU)
+        return Decision(Verdict.UNTOUCHED, Reason.NOT_GPU, warnings=near_misses(pod))
     if is_mirror(pod) and is_kubelet(request.requester):
         return Decision(Verdict.UNTOUCHED, Reason.MIRROR_POD)
     return None
@@ -258,12 +258,13 @@ def _copies(pod: Pod) -> tuple[Problem, ...]:
 
 
 def _unbacked(plan: Plan) -> Problem:
-    return Problem(
-        Reason.UNBACKED_SHARE,
-        "spec",
-        f"asks for a share ({plan.share.text}), but a bound or DaemonSet pod cannot be given its resources; "
-        "write them into the pod, or let the scheduler place it",
-    )
+    if plan.share.scheme is Scheme.KAI:
+        why = "KAI gives shares only to pods that its own scheduler places"
+        step = "leave spec.nodeName out and use no DaemonSet, or ask for whole GPUs"
+    else:
+        why = "a bound or DaemonSet pod cannot be given its resources"
+        step = "write them into the pod, or let the scheduler place it"
+    return Problem(Reason.UNBACKED_SHARE, "spec", f"asks for a share ({plan.share.text}), but {why}; {step}")
 
 
 def _no_budget(request: Request) -> str:

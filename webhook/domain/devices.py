@@ -12,6 +12,8 @@ from msgspec import Struct
 from webhook.domain import mig
 from webhook.domain.gpunames import (
     COUNTED,
+    DEVICE_CLASS_PREFIX,
+    DRA_MIG,
     KOORDINATOR_GPU,
     MIG_PREFIX,
     NVIDIA_GPU,
@@ -22,6 +24,7 @@ from webhook.domain.gpunames import (
     is_gpu_name,
 )
 from webhook.domain.gpus import ContainerGpus
+from webhook.domain.keys import GPU_FRACTION
 from webhook.domain.nodes import Devices
 from webhook.domain.outcome import Problem, Reason
 from webhook.domain.pod import Container, Pod, Quantity
@@ -154,11 +157,22 @@ def _held(container: Container, field: str, reading: Reading) -> dict[str, Held]
         if sharer is not None and amount and sharer.count not in held:
             held[sharer.count] = _shared(sharer, amounts, field, reading)
     for name, amount in amounts.items():
-        if amount and amount.denominator == 1 and name not in held:
+        if amount.denominator != 1 and name.startswith(DEVICE_CLASS_PREFIX):
+            reading.problems.append(_not_whole(name, amount, field))
+        elif amount and amount.denominator == 1 and name not in held:
             one = _by_name(name, amount.numerator, field, reading)
             if one is not None:
                 held[name] = one
     return held
+
+
+def _not_whole(name: str, amount: int | Fraction, field: str) -> Problem:
+    return Problem(
+        Reason.INVALID_SHARE,
+        f"{field}.resources.limits[{name}]",
+        f"{number(amount)} must be an integer: devices are whole; a part of a GPU is asked for with the annotation "
+        f"{GPU_FRACTION}",
+    )
 
 
 def _by_name(name: str, devices: int, field: str, reading: Reading) -> Held | None:
@@ -172,6 +186,8 @@ def _by_name(name: str, devices: int, field: str, reading: Reading) -> Held | No
         return Held(cards, Fraction(devices, 100 * cards))
     if name in SLICES or name in reading.extra:
         return _slices(name, devices, f"{field}.resources.limits[{name}]", reading)
+    if name == DRA_MIG:
+        reading.warn(f"{name} is a MIG device, of which profile is not told; it counts as the whole device")
     return Held(devices) if name in COUNTED else None
 
 

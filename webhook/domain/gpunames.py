@@ -14,6 +14,10 @@ SHARED_GPU: Final = "nvidia.com/gpu.shared"
 SHARED_SUFFIX: Final = ".shared"
 MIG_PREFIX: Final = "nvidia.com/mig-"
 """MIG strategy mixed: `nvidia.com/mig-3g.40gb` (k8s-device-plugin internal/rm, `+me` is written `.me`)."""
+DEVICE_CLASS_PREFIX: Final = "deviceclass.resource.kubernetes.io/"
+"""DRA under a class's implicit name; validation counts it as native, so only admission sees fractions of it."""
+DRA_MIG: Final = DEVICE_CLASS_PREFIX + "mig.nvidia.com"
+"""A MIG device of any profile (DeviceClasses of the NVIDIA DRA driver)."""
 AWS_VGPU: Final = "k8s.amazonaws.com/vgpu"
 
 WHOLE_DEVICES: Final = frozenset(
@@ -24,8 +28,9 @@ WHOLE_DEVICES: Final = frozenset(
         "gpu.intel.com/xe",
         "habana.ai/gaudi",
         "microsoft.com/directx",
-        # DRA under the class's implicit name; validation counts it as native, so only admission sees fractions of it.
-        "deviceclass.resource.kubernetes.io/gpu.nvidia.com",
+        DEVICE_CLASS_PREFIX + "gpu.nvidia.com",
+        DEVICE_CLASS_PREFIX + "vfio.gpu.nvidia.com",
+        DRA_MIG,
     }
 )
 """One unit is one device."""

@@ -29,6 +29,7 @@ def led_claim(pod: Pod, view: View, rule: SharingRule | None, budget: Budget, po
         unmatched=UnmatchedShare.WARN,
         catalogue=policy.gpus,
         extra_resources=policy.extra_gpu_resources,
+        kai_schedulers=policy.kai_schedulers,
     )
     claim = derive(leader, share.gpus, budget, policy).claim
     if claim is None or claim.source is ClaimSource.DEFAULT:

@@ -13,7 +13,7 @@ from webhook.domain.groups import led_claim
 from webhook.domain.outcome import Claim, Problem
 from webhook.domain.pod import OwnerReference, Pod
 from webhook.domain.queues import Placement, place
-from webhook.domain.rules import Budget, Mode, OnExceeded, Policy, QueueRule, SharingRule
+from webhook.domain.rules import Budget, Mode, OnExceeded, Policy, QueueRule, Scheme, SharingRule
 from webhook.domain.selectors import Subject
 from webhook.domain.sharing import Share, express, near_misses
 from webhook.domain.validity import problems_of
@@ -65,6 +65,7 @@ def make_plan(pod: Pod, request: Request, policy: Policy, view: View) -> Plan:
         unmatched=policy.unmatched_share,
         catalogue=policy.gpus,
         extra_resources=policy.extra_gpu_resources,
+        kai_schedulers=policy.kai_schedulers,
     )
     tenant, tenant_problems = annotations.read(pod.annotations)
     claims = _NO_CLAIM
@@ -86,7 +87,7 @@ def make_plan(pod: Pod, request: Request, policy: Policy, view: View) -> Plan:
         placement=placement,
         gated=not left_alone and mode is Mode.ENFORCE and _waits(budget, claims),
         problems=_unique((*problems_of(pod), *tenant_problems, *share.problems, *claims.problems, *placement.problems)),
-        warnings=_warnings(pod, owned, share, claims, placement),
+        warnings=_warnings(pod, owned, share, claims, placement) + _uncounted(share, sharing_rule, placement),
     )
 
 
@@ -120,6 +121,18 @@ def _waits(budget: Budget | None, claims: ClaimOutcome) -> bool:
 def _warnings(pod: Pod, owned: Ownership, share: Share, claims: ClaimOutcome, placement: Placement) -> tuple[str, ...]:
     warnings = (*near_misses(pod), *share.warnings, *claims.warnings, *placement.warnings)
     return warnings if owned.warning is None else (*warnings, owned.warning)
+
+
+def _uncounted(share: Share, rule: SharingRule | None, placement: Placement) -> tuple[str, ...]:
+    """KAI's shares are annotations, and Kueue counts resources (pkg/workload/resources.go)."""
+    queue = placement.kueue_queue
+    if queue is None or share.scheme is not Scheme.KAI or (rule is not None and rule.shadow_resource is not None):
+        return ()
+    warning = (
+        f"Kueue counts no GPU for this share in queue {queue}: scheme KAI gives it no resource; the budget counts it, "
+        "and a shadowResource in the sharing rule would let Kueue count it too"
+    )
+    return (warning,)
 
 
 def _unique(problems: tuple[Problem, ...]) -> tuple[Problem, ...]:

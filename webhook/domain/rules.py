@@ -10,6 +10,7 @@ from fractions import Fraction
 from msgspec import Struct
 from msgspec.structs import force_setattr
 
+from webhook.domain.keys import KAI_SCHEDULER
 from webhook.domain.pod import Toleration
 from webhook.domain.selectors import FirstMatch, Selector
 
@@ -192,7 +193,7 @@ class KaiQueue(Struct, frozen=True, gc=False):
     """Where KAI is to queue the pods."""
 
     queue: str
-    scheduler_name: str = "kai-scheduler"
+    scheduler_name: str = KAI_SCHEDULER
 
 
 class QueueRule(Struct, frozen=True, gc=False):
@@ -239,8 +240,12 @@ class Policy(Struct, frozen=True, gc=False):
     """Follows from `budgets`."""
     extra_gpu_resources: frozenset[str] = frozenset()
     """Follows from `sharing`: names that a device plugin's rename gives, beyond the catalogue of `domain.gpus`."""
+    kai_schedulers: frozenset[str] = frozenset()
+    """Follows from `queues`: the names under which KAI schedules in this cluster (Run:ai's is runai-scheduler)."""
 
     def __post_init__(self) -> None:
         force_setattr(self, "budgets_by_name", {budget.name: budget for budget in self.budgets.rules})
         named = frozenset(rule.resource for rule in self.sharing.rules if rule.resource is not None)
         force_setattr(self, "extra_gpu_resources", named)
+        kai = frozenset(rule.kai.scheduler_name for rule in self.queues.rules if rule.kai is not None)
+        force_setattr(self, "kai_schedulers", kai | {KAI_SCHEDULER})

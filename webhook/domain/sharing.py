@@ -15,6 +15,7 @@ from webhook.domain.answers import Answer, Question
 from webhook.domain.cards import Cards, base_product, cards_of, required_values
 from webhook.domain.carried import (
     contradictions,
+    is_limited,
     missing_labels,
     missing_limits,
     missing_requirements,
@@ -27,7 +28,7 @@ from webhook.domain.nearmiss import near_misses
 from webhook.domain.nodes import devices_of_nodes
 from webhook.domain.outcome import Edits, Problem, Reason, field_of_annotation
 from webhook.domain.pod import Pod
-from webhook.domain.rules import Gpu, MigStrategy, Scheme, SharingRule, UnmatchedShare
+from webhook.domain.rules import Gpu, Scheme, SharingRule, UnmatchedShare
 from webhook.domain.schemes import VOLCANO_SCHEDULER, answer_to, memory_above
 from webhook.domain.selectors import Selector
 from webhook.domain.shares import Asked
@@ -37,6 +38,7 @@ __all__ = ["Share", "backed", "express", "near_misses"]
 _KAI_WITHOUT_RULE = SharingRule(selector=Selector(), scheme=Scheme.KAI)
 """What covers a share that no rule covers but KAI will honour."""
 
+_KAI_SCHEDULERS = frozenset({keys.KAI_SCHEDULER})
 _UNSET_SCHEDULERS = (None, "", keys.DEFAULT_SCHEDULER)
 _NO_EDITS = Edits()
 _NO_NAMES: frozenset[str] = frozenset()
@@ -67,24 +69,25 @@ def express(
     unmatched: UnmatchedShare,
     catalogue: Mapping[str, Gpu],
     extra_resources: frozenset[str] = _NO_NAMES,
+    kai_schedulers: frozenset[str] = _KAI_SCHEDULERS,
 ) -> Share:
     """The GPUs of the pod, and the edits that make its share visible in resources.
 
     `rule` is the sharing rule that matches the pod, `kai_queue` tells that its queue is one of KAI's. `extra_resources`
-    are the resource names that any rule of the policy gives.
+    are the resource names that any rule of the policy gives, `kai_schedulers` the names under which KAI schedules.
     """
+    for_kai = kai_queue or pod.spec.scheduler_name in kai_schedulers
     if rule is not None and rule.resource is not None and rule.resource not in extra_resources:
         extra_resources |= {rule.resource}
     if not shares.has_share(pod):
-        return _without_share(pod, rule, catalogue, extra_resources, kai_queue=kai_queue)
+        return _without_share(pod, rule, catalogue, extra_resources, for_kai=for_kai)
     asked, problems = shares.read(pod)
     if asked is None:
         return _wrong(pod, rule, catalogue, extra_resources, problems)
-    for_kai = kai_queue or pod.spec.scheduler_name == keys.KAI_SCHEDULER
     if rule is None and not for_kai:
-        return _unmatched(pod, asked, unmatched, catalogue, extra_resources)
+        return _unmatched(pod, asked, unmatched, catalogue, extra_resources, kai_schedulers)
     rule = rule or _KAI_WITHOUT_RULE
-    conflicts = tuple(_scheduler_conflicts(pod, asked, rule, kai_queue=kai_queue))
+    conflicts = tuple(_scheduler_conflicts(pod, asked, rule, kai_schedulers, kai_queue=kai_queue))
     if conflicts:
         return _wrong(pod, rule, catalogue, extra_resources, conflicts)
     return _expressed(pod, asked, rule, catalogue, extra_resources)
@@ -97,15 +100,18 @@ def backed(pod: Pod, share: Share) -> bool:
     """
     if not shares.has_share(pod):
         return True
-    return share.scheme not in (None, Scheme.KAI) and share.edits.limits is None and not share.problems
+    if share.scheme in (None, Scheme.KAI) or share.problems:
+        return False
+    missing = share.edits.limits
+    return missing is None or is_limited(pod.containers[missing.index], missing)
 
 
 def _without_share(
-    pod: Pod, rule: SharingRule | None, catalogue: Mapping[str, Gpu], extra: frozenset[str], *, kai_queue: bool
+    pod: Pod, rule: SharingRule | None, catalogue: Mapping[str, Gpu], extra: frozenset[str], *, for_kai: bool
 ) -> Share:
     gpus, counted = _counted(pod, rule, catalogue, extra)
     problems, warnings = counted.problems, counted.warnings
-    if kai_queue or pod.spec.scheduler_name == keys.KAI_SCHEDULER:
+    if for_kai:
         if pod.annotations.get(_KAI_MPS) == "true":
             problems = (*problems, _mps_alone())
         partial = sorted(name for name in counted.resources if name.startswith(names.MIG_PREFIX) and ".me" in name)
@@ -126,12 +132,17 @@ def _wrong(
 
 
 def _unmatched(
-    pod: Pod, asked: Asked, unmatched: UnmatchedShare, catalogue: Mapping[str, Gpu], extra: frozenset[str]
+    pod: Pod,
+    asked: Asked,
+    unmatched: UnmatchedShare,
+    catalogue: Mapping[str, Gpu],
+    extra: frozenset[str],
+    kai_schedulers: frozenset[str],
 ) -> Share:
     message = (
         f"{asked}: no sharing rule of the policy covers this pod and no KAI scheduler will honour it, so it would run "
-        f"without its GPU; write schedulerName: {keys.KAI_SCHEDULER} where KAI runs, have a sharing rule added, or ask "
-        f"for limits {names.NVIDIA_GPU}"
+        f"without its GPU; write schedulerName: {_any_of(kai_schedulers)} where KAI runs, have a sharing rule added, "
+        f"or ask for limits {names.NVIDIA_GPU}"
     )
     if unmatched is UnmatchedShare.DENY:
         return _wrong(pod, None, catalogue, extra, (Problem(Reason.UNMATCHED_SHARE, asked.field, message),))
@@ -156,11 +167,17 @@ def _counted(
     return gpus, counted
 
 
-def _scheduler_conflicts(pod: Pod, asked: Asked, rule: SharingRule, *, kai_queue: bool) -> Iterator[Problem]:
+def _any_of(kai_schedulers: frozenset[str]) -> str:
+    return " or ".join(sorted(kai_schedulers))
+
+
+def _scheduler_conflicts(
+    pod: Pod, asked: Asked, rule: SharingRule, kai_schedulers: frozenset[str], *, kai_queue: bool
+) -> Iterator[Problem]:
     current = pod.spec.scheduler_name
     if rule.scheme is not Scheme.KAI:
-        if current == keys.KAI_SCHEDULER or kai_queue:
-            why = f"schedulerName {current}" if current == keys.KAI_SCHEDULER else "a KAI queue"
+        if current in kai_schedulers or kai_queue:
+            why = f"schedulerName {current}" if current in kai_schedulers else "a KAI queue"
             yield Problem(
                 Reason.SCHEDULER_CONFLICT,
                 "spec.schedulerName",
@@ -174,12 +191,13 @@ def _scheduler_conflicts(pod: Pod, asked: Asked, rule: SharingRule, *, kai_queue
                 f"{asked.container!r} is an init container, which only scheme KAI can give a share, not {rule.scheme}; "
                 "name one of spec.containers",
             )
-    elif not kai_queue and current not in (*_UNSET_SCHEDULERS, keys.KAI_SCHEDULER):
+    elif not kai_queue and current not in _UNSET_SCHEDULERS and current not in kai_schedulers:
         yield Problem(
             Reason.SCHEDULER_CONFLICT,
             "spec.schedulerName",
-            f"{current!r}, but shares are expressed by scheme KAI here, which only {keys.KAI_SCHEDULER} honours; leave "
-            f"schedulerName empty or write {keys.KAI_SCHEDULER}",
+            f"{current!r}, but shares are expressed by scheme KAI here, which only {_any_of(kai_schedulers)} "
+            f"honours; leave schedulerName empty or write {_any_of(kai_schedulers)}, or name it in the policy's queues "
+            "(kai.schedulerName) if it is a KAI scheduler",
         )
 
 
@@ -247,18 +265,14 @@ def _scheduler_warnings(pod: Pod, answer: Answer) -> Iterator[str]:
 
 
 def _product_warnings(pod: Pod, rule: SharingRule, cards: Cards, answer: Answer) -> Iterator[str]:
-    """Nodes that share or partition their GPUs carry another product than the card's own."""
-    renames = rule.scheme is Scheme.MIG and rule.mig_strategy is MigStrategy.SINGLE
-    shares_name = names.SHARING_STRATEGY_LABEL in answer.node_selector
-    if not cards.by_pod or not (renames or shares_name):
+    """Nodes that share their GPUs under the plugin's own name carry another product than the card's own."""
+    if not cards.by_pod or names.SHARING_STRATEGY_LABEL not in answer.node_selector:
         return
-    carried = names.PRODUCT_MIG_INFIX if renames else names.PRODUCT_SHARED_SUFFIX
     for product in required_values(pod, names.PRODUCT_LABEL):
         if base_product(product) in (product, product.removeprefix("NVIDIA-")):
-            example = next((value for one in answer.affinity for value in one.values or ()), product + carried)
             yield (
-                f"{names.PRODUCT_LABEL} {product} is required, but nodes for scheme {rule.scheme} carry such as "
-                f"{example}: the pod may never be scheduled"
+                f"{names.PRODUCT_LABEL} {product} is required, but nodes for scheme {rule.scheme} carry "
+                f"{product}{names.PRODUCT_SHARED_SUFFIX}: the pod may never be scheduled"
             )
 
 

@@ -10,8 +10,9 @@ from typing import Any
 
 import msgspec
 
+from webhook.domain.devices import amount_of
 from webhook.domain.outcome import ContainerLimits, Edits
-from webhook.domain.pod import NodeSelectorRequirement, NodeSelectorTerm, Pod, Toleration
+from webhook.domain.pod import NodeSelectorRequirement, NodeSelectorTerm, Pod, Quantity, Toleration
 
 Operation = dict[str, Any]
 """One RFC 6902 operation: `op`, `path` and, but for `remove`, `value`."""
@@ -45,6 +46,11 @@ def operations(pod: Pod, edits: Edits) -> list[Operation]:
     return patch
 
 
+def encoded(patch: list[Operation]) -> bytes:
+    """The patch as JSON; empty where there is nothing to do, since an empty list would start a second round."""
+    return msgspec.json.encode(patch) if patch else b""
+
+
 def _add(path: str, value: object) -> Operation:
     return {"op": "add", "path": path, "value": value}
 
@@ -75,16 +81,25 @@ def _appended(parent: str, present: Sequence[object] | None, items: list[Any]) -
 
 
 def _limits(pod: Pod, limits: ContainerLimits) -> list[Operation]:
-    """Limits and requests, equal: the API server demands that of extended resources (validation.go)."""
+    """Limits and requests, equal: the API server demands that of extended resources (validation.go).
+
+    What is there already in another spelling (`1`, `1e0`) stays as it is.
+    """
     parent = f"/spec/containers/{limits.index}/resources"
     quantities = {name: str(count) for name, count in limits.quantities}
     resources = pod.containers[limits.index].resources
     if resources is None:
         return [_add(parent, {"limits": quantities, "requests": dict(quantities)})]
     return [
-        *_members(f"{parent}/limits", resources.limits, quantities),
-        *_members(f"{parent}/requests", resources.requests, quantities),
+        *_members(f"{parent}/limits", resources.limits, _other(quantities, resources.limits)),
+        *_members(f"{parent}/requests", resources.requests, _other(quantities, resources.requests)),
     ]
+
+
+def _other(wanted: Mapping[str, str], present: Mapping[str, Quantity] | None) -> dict[str, str]:
+    """The quantities that are not there in just that amount."""
+    there = present or {}
+    return {name: count for name, count in wanted.items() if name not in there or amount_of(there[name]) != int(count)}
 
 
 def _affinity(pod: Pod, requirements: Sequence[NodeSelectorRequirement]) -> list[Operation]:
