@@ -104,6 +104,16 @@ def test_labels_that_controllers_add_are_there_for_selectors() -> None:
     assert stateful["labels"]["statefulset.kubernetes.io/pod-name"] == stateful["name"] == "w-0"
 
 
+def test_a_job_with_generate_name_gets_a_name_before_it_gets_into_labels() -> None:
+    value = {**workload("batch/v1", "Job"), "metadata": {"generateName": "sample-job-"}}
+    metadata = workloads.pod_of(value, SHAPES["batch/v1", "Job"], "a").pod["metadata"]
+    name = metadata["labels"]["job-name"]
+
+    assert (name.removeprefix("sample-job-").isalnum(), len(name)) == (True, len("sample-job-") + 5)
+    assert metadata["generateName"] == f"{name}-"
+    assert metadata["ownerReferences"][0]["name"] == name
+
+
 def test_the_job_of_a_cron_job_carries_the_labels_of_its_template() -> None:
     made = workloads.pod_of(workload("batch/v1", "CronJob"), SHAPES["batch/v1", "CronJob"], "a")
 

@@ -135,8 +135,8 @@ def pod_of(workload: Mapping[str, Any], shape: Shape, namespace: str) -> Made:
     """The (first) pod that the controller would create from the template, with placeholder uids."""
     kind, api_version = workload["kind"], workload["apiVersion"]
     metadata = inside(workload, ("metadata",))
-    name = str(metadata.get("name") or metadata.get("generateName") or "")
     template = inside(workload, shape.template_at)
+    name = str(metadata.get("name") or _made_name(metadata, template))
     owners = [_owner(api_version, kind, namespace, name, metadata.get("labels"))]
     owner_version = api_version
     for between_version, between_kind in shape.between:
@@ -177,6 +177,12 @@ def _owner(api_version: str, kind: str, namespace: str, name: str, labels: objec
 def _digest(template: Mapping[str, Any]) -> str:
     """Ten characters in place of the controllers' own hash or time, the same in every run."""
     return hashlib.sha256(json.dumps(template, sort_keys=True, default=str).encode()).hexdigest()[:10]
+
+
+def _made_name(metadata: Mapping[str, Any], template: Mapping[str, Any]) -> str:
+    """The prefix of generateName with five characters, as the API server makes a name of it; empty without one."""
+    prefix = metadata.get("generateName")
+    return f"{prefix}{_digest(template)[:5]}" if prefix else ""
 
 
 def _identity(owner: Owner) -> dict[str, str]:
