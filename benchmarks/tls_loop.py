@@ -1,8 +1,9 @@
 """The whole server over TLS with keep-alive, against a bare server with the same body, in one run.
 
 The servers are pinned to one core and the load generator to another, where the machine has two. Rounds alternate, so
-that noise hits both. The figure that counts is the ratio of CPU time that the server process spends on one request: a
-slow load generator or a busy neighbour does not change it. Run: `python -m benchmarks.tls_loop`.
+that noise hits both. The figure that counts is the ratio of CPU time that the server process spends on one request, in
+its best round: a slow load generator does not change it, and neighbours can only make a round worse.
+Run: `python -m benchmarks.tls_loop`.
 """
 
 import argparse
@@ -156,9 +157,9 @@ def main() -> None:
                     figure = measure(port, pid, context, requests)
                     if turn:
                         figures[name].append(figure)
-            bare = statistics.median(figure[0] for figure in figures["bare"])
+            bare = min(figure[0] for figure in figures["bare"])
             for name, rows in figures.items():
-                cpu, rate, p50, p99 = (statistics.median(column) for column in zip(*rows, strict=True))
+                cpu, rate, p50, p99 = min(rows)
                 server, _, budgets = name.partition(" ")
                 table.add_row(
                     server,

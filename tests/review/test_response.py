@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from tests.review.reviews import body, pod
 from webhook.domain.decide import Decision
 from webhook.domain.outcome import Problem, Reason, Verdict
+from webhook.review.patch import encoded
 from webhook.review.response import MAX_WARNINGS_LENGTH, audit_key, encode
 from webhook.review.wire import decode
 
@@ -19,7 +20,7 @@ ADMIT = Decision(Verdict.ADMIT, Reason.FITS)
 
 
 def response(decision: Decision, patch: list[dict[str, Any]] | None = None, request: Any = REQUEST) -> dict[str, Any]:
-    answer = msgspec.json.decode(encode(request, decision, patch or []))
+    answer = msgspec.json.decode(encode(request, decision, encoded(patch or [])))
     assert answer.pop("apiVersion") == "admission.k8s.io/v1"
     assert answer.pop("kind") == "AdmissionReview"
     assert set(answer) == {"response"}

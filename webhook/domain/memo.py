@@ -6,6 +6,7 @@ hash of it, so that no two questions are ever taken for one.
 """
 
 from collections.abc import Callable
+from typing import Generic, TypeVar
 
 import msgspec
 from msgspec.structs import replace
@@ -24,34 +25,46 @@ MAX_KEY_BYTES = 16 * 1024
 
 _encode = msgspec.json.Encoder().encode
 
-Decide = Callable[[Pod, Request, Policy, View], Decision]
+AnswerT = TypeVar("AnswerT")
 
 
-class Memo:
-    """One of the two questions under one policy. Not for use by several threads."""
+class Memo(Generic[AnswerT]):
+    """One pure question under one policy. Not for use by several threads."""
 
-    def __init__(self, decide: Decide, policy: Policy) -> None:
-        self._decide = decide
-        self.policy = policy
-        self._answers: dict[bytes, Decision] = {}
+    def __init__(
+        self,
+        ask: Callable[[Pod, Request, Policy, View], AnswerT],
+        policy: Policy,
+        renew: Callable[[AnswerT, Pod, Request], AnswerT] | None = None,
+    ) -> None:
+        """`renew` puts into a remembered answer what belongs to this one pod: its name and uid."""
+        self._ask = ask
+        self._policy = policy
+        self._renew = renew
+        self._answers: dict[bytes, AnswerT] = {}
 
-    def __call__(self, pod: Pod, request: Request, view: View) -> Decision:
-        """The answer for this pod, as `decide` gives it."""
+    def __call__(self, pod: Pod, request: Request, view: View) -> AnswerT:
+        """The answer for this pod, as `ask` gives it."""
         key = _key(pod, request, view)
         if key is None:
-            return self._decide(pod, request, self.policy, view)
+            return self._ask(pod, request, self._policy, view)
         known = self._answers.get(key)
         if known is None:
-            known = self._decide(pod, request, self.policy, view)
+            known = self._ask(pod, request, self._policy, view)
             if len(self._answers) >= MAX_ANSWERS:
                 del self._answers[next(iter(self._answers))]
             self._answers[key] = known
             return known
-        charge = known.charge
-        if charge is None:
-            return known
-        mine = replace(charge, uid=pod.metadata.uid or "", name=request.name or pod.metadata.name or "")
-        return replace(known, charge=mine)
+        return known if self._renew is None else self._renew(known, pod, request)
+
+
+def for_this_pod(decision: Decision, pod: Pod, request: Request) -> Decision:
+    """A remembered decision of `validate` with the charge under this pod's own name and uid."""
+    charge = decision.charge
+    if charge is None:
+        return decision
+    mine = replace(charge, uid=pod.metadata.uid or "", name=request.name or pod.metadata.name or "")
+    return replace(decision, charge=mine)
 
 
 def _key(pod: Pod, request: Request, view: View) -> bytes | None:

@@ -119,18 +119,22 @@ class Log:
         """One decision, at level info."""
         if self._rank > _RANK[Level.INFO]:
             return
+        together = f"{uid}{namespace}{name}{user}"
+        if len(together) > MAX_NAME_LENGTH or not together.isprintable():
+            # One look at all of them together: nearly always there is nothing to mend.
+            uid, namespace, name, user = (one_line(text, MAX_NAME_LENGTH) for text in (uid, namespace, name, user))
         self._write(
             DecisionLine(
                 self._clock(),
                 Level.INFO,
                 "reviewed",
                 operation,
-                one_line(uid, MAX_NAME_LENGTH),
+                uid,
                 verdict,
                 reason,
-                one_line(namespace, MAX_NAME_LENGTH),
-                one_line(name, MAX_NAME_LENGTH),
-                one_line(user, MAX_NAME_LENGTH),
+                namespace,
+                name,
+                user,
                 budget,
                 claim,
                 one_line(message, MAX_MESSAGE_LENGTH),

@@ -8,7 +8,6 @@ pkg/cmd/util/helpers.go (what people see).
 import re
 from collections.abc import Iterable, Mapping
 from functools import lru_cache
-from typing import Any
 
 import msgspec
 from msgspec import Struct
@@ -16,7 +15,6 @@ from msgspec import Struct
 from webhook.domain.decide import Decision
 from webhook.domain.outcome import Verdict
 from webhook.observe.text import one_line
-from webhook.review.patch import Operation
 from webhook.review.wire import API_VERSION, KIND, AdmissionRequest
 
 MAX_WARNING_LENGTH = 256
@@ -33,6 +31,11 @@ MAX_AUDIT_KEY_LENGTH = 63
 
 MAX_AUDIT_VALUE_LENGTH = 256
 """An audit event above 100 KiB loses its objects, then is dropped whole; ten of these are far below."""
+
+_LEGAL_KEYS = frozenset(
+    ("decision", "reason", "budget", "claim", "claim-source", "used", "limit", "share", "policy", "dry-run")
+)
+"""The keys that decisions write."""
 
 _NOT_IN_AUDIT_KEY = re.compile(r"[^A-Za-z0-9_.-]+")
 
@@ -76,8 +79,8 @@ class _Review(Struct, frozen=True, gc=False, rename="camel"):
 _encode = msgspec.json.Encoder().encode
 
 
-def encode(request: AdmissionRequest, decision: Decision, patch: list[Operation]) -> bytes:
-    """The body of the answer. `patch` is mutate's, empty for validate; a denial never carries one.
+def encode(request: AdmissionRequest, decision: Decision, patch: bytes = b"") -> bytes:
+    """The body of the answer. `patch` is mutate's as JSON, empty for validate; a denial never carries one.
 
     A validating webhook must send no patch, a mutating one patch and patchType together, and none at all rather than an
     empty one, so that no second round of mutation is started.
@@ -88,7 +91,7 @@ def encode(request: AdmissionRequest, decision: Decision, patch: list[Operation]
         uid=request.uid,
         allowed=not denied,
         status=_status(request, decision) if denied else None,
-        patch=_encode(patch) if patched else None,
+        patch=patch if patched else None,
         patch_type="JSONPatch" if patched else None,
         audit_annotations=_audit(decision.audit) if decision.audit else None,
         warnings=_warnings(decision.warnings) if decision.warnings else None,
@@ -128,7 +131,11 @@ def _warnings(warnings: Iterable[str]) -> list[str] | None:
     return kept
 
 
-def _audit(annotations: Mapping[str, str]) -> dict[str, Any]:
+def _audit(annotations: Mapping[str, str]) -> Mapping[str, str]:
+    # One look at all of them together: nearly always there is nothing to mend.
+    together = "".join(annotations.values())
+    if len(together) <= MAX_AUDIT_VALUE_LENGTH and together.isprintable() and _LEGAL_KEYS.issuperset(annotations):
+        return annotations
     return {audit_key(key): one_line(value, MAX_AUDIT_VALUE_LENGTH) for key, value in annotations.items()}
 
 

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from webhook.domain import decide, keys
 from webhook.domain.budgets import Charge, Room
 from webhook.domain.decide import Decision
-from webhook.domain.memo import Memo
+from webhook.domain.memo import Memo, for_this_pod
 from webhook.domain.order import Waiting
 from webhook.domain.outcome import Reason, Verdict
 from webhook.domain.pod import Pod
@@ -20,7 +20,7 @@ from webhook.domain.view import Request, View
 from webhook.ledger import Answer, CannotDecide, Ledger
 from webhook.observe.log import Log
 from webhook.observe.metrics import Metrics
-from webhook.review.patch import operations
+from webhook.review.patch import encoded, operations
 from webhook.review.response import encode
 from webhook.review.wire import AdmissionRequest, WrongPod, decode
 
@@ -49,8 +49,7 @@ class NamespaceNames:
 
     async def __call__(self, pod: Pod, request: Request) -> View:  # noqa: ARG002 - see Views
         """See `Views`."""
-        labels = {keys.NAMESPACE_NAME_LABEL: request.namespace}
-        return View(namespace_labels=labels, kueue_present=self._kueue_present)
+        return View({keys.NAMESPACE_NAME_LABEL: request.namespace}, kueue_present=self._kueue_present)
 
 
 class Settle(Protocol):
@@ -72,13 +71,24 @@ class Deciders(NamedTuple):
     refuse_keys: Callable[[Pod, Request, Policy], Decision] = decide.refuse_keys
 
 
+class Reply(NamedTuple):
+    """What was decided, and the patch of mutate as it goes onto the wire."""
+
+    decision: Decision
+    patch: bytes = b""
+
+
 class InForce:
     """A policy and what has been answered under it."""
 
     def __init__(self, policy: Policy, deciders: Deciders) -> None:
+        def mutate(pod: Pod, asked: Request, policy: Policy, view: View) -> Reply:
+            decision = deciders.mutate(pod, asked, policy, view)
+            return Reply(decision, encoded(operations(pod, decision.edits)))
+
         self.policy = policy
-        self.mutate = Memo(deciders.mutate, policy)
-        self.validate = Memo(deciders.validate, policy)
+        self.mutate = Memo(mutate, policy)
+        self.validate = Memo(deciders.validate, policy, for_this_pod)
 
 
 class Office:
@@ -128,32 +138,30 @@ async def answer(question: Question, body: bytes, office: Office, seconds_left: 
     try:
         request = decode(body)
         call = Call(request, request.asked(), office.in_force, office, seconds_left)
-        decision = await (_ASK[question] if request.handled else _PASS[question])(call)
+        decision, patch = await (_ASK[question] if request.handled else _PASS[question])(call)
     except WrongPod as wrong:
         call = Call(wrong.request, wrong.request.asked(), office.in_force, office, seconds_left)
-        decision = wrong.decision
-    edits = decision.edits
-    patch = operations(call.request.pod, edits) if question is Question.MUTATE and not edits.empty else []
+        decision, patch = Reply(wrong.decision)
     answered = encode(call.request, decision, patch)
     _record(question, call, decision, perf_counter() - started)
     return answered
 
 
-async def _keys(call: Call) -> Decision:
-    return call.office.deciders.refuse_keys(call.request.pod, call.asked, call.in_force.policy)
+async def _keys(call: Call) -> Reply:
+    return Reply(call.office.deciders.refuse_keys(call.request.pod, call.asked, call.in_force.policy))
 
 
-async def _mutate(call: Call) -> Decision:
+async def _mutate(call: Call) -> Reply:
     pod, asked, office = call.request.pod, call.asked, call.office
     return call.in_force.mutate(pod, asked, await office.views(pod, asked))
 
 
-async def _validate(call: Call) -> Decision:
+async def _validate(call: Call) -> Reply:
     asked, office = call.asked, call.office
     decision = call.in_force.validate(call.request.pod, asked, await office.views(call.request.pod, asked))
     charge = decision.charge
     if charge is None or decision.verdict is Verdict.DENY:
-        return decision
+        return Reply(decision)
     if not charge.uid:  # the API server gives every pod one before it validates; never let two share the empty one
         charge = replace(charge, uid=call.request.uid)
     try:
@@ -161,10 +169,11 @@ async def _validate(call: Call) -> Decision:
     except CannotDecide as error:
         if charge.limited:
             raise
-        return replace(decision, warnings=(*decision.warnings, f"admitted without being charged yet: {error}"))
+        warning = f"admitted without being charged yet: {error}"
+        return Reply(replace(decision, warnings=(*decision.warnings, warning)))
     for pod in said.also_released:
         _tell_released(pod, office)
-    return office.deciders.settle(decision, said.verdict, said.room, call.in_force.policy, said.behind)
+    return Reply(office.deciders.settle(decision, said.verdict, said.room, call.in_force.policy, said.behind))
 
 
 async def _reserve(charge: Charge, call: Call) -> Answer:
@@ -180,15 +189,15 @@ async def _reserve(charge: Charge, call: Call) -> Answer:
         ) from None
 
 
-_NOT_HANDLED = Decision(Verdict.UNTOUCHED, Reason.NOT_HANDLED)
+_NOT_HANDLED = Reply(Decision(Verdict.UNTOUCHED, Reason.NOT_HANDLED))
 
 
-async def _pass(call: Call) -> Decision:  # noqa: ARG001 - a row of _PASS
+async def _pass(call: Call) -> Reply:  # noqa: ARG001 - a row of _PASS
     """What we do not decide about passes."""
     return _NOT_HANDLED
 
 
-async def _give_back(call: Call) -> Decision:
+async def _give_back(call: Call) -> Reply:
     """A pod that goes gives back what it held (nobody asks in a cluster: there the leader watches pods)."""
     uid = call.request.deleted_uid
     if uid is not None and not call.asked.dry_run:
@@ -203,7 +212,7 @@ def _tell_released(pod: Waiting, office: Office) -> None:
     office.log.info("held pod may go", pod=name, budget=pod.budget, claim=pod.tokens_per_second)
 
 
-_Asked = Callable[[Call], Awaitable[Decision]]
+_Asked = Callable[[Call], Awaitable[Reply]]
 _ASK: Mapping[Question, _Asked] = {
     Question.KEYS: _keys,
     Question.MUTATE: _mutate,
