@@ -53,6 +53,7 @@ def test_a_pod_of_the_field_gets_what_it_needs_and_no_more(row: Document) -> Non
 
     assert decision.verdict == expect["verdict"], decision.message
     assert decision.reason == expect.get("reason", decision.reason)
+    assert decision.budget == expect.get("budget", decision.budget)
     assert [problem.field for problem in decision.problems] == ([expect["field"]] if "field" in expect else [])
     assert [text for text in expect.get("says", []) if text not in decision.message] == []
     assert written_by_others(patch) == expect.get("patch", [])

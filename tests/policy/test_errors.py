@@ -165,6 +165,7 @@ SELECTORS = [
     ("{podSelector: {matchExpressions: []}}", "podSelector.matchExpressions", ["found an empty list"]),
     ("{podSelector: {app: x}}", "podSelector.app", ["unknown key", "known are matchLabels, matchExpressions"]),
     ("{podSelector: {matchlabels: {a: b}}}", "podSelector.matchlabels", ["did you mean matchLabels?"]),
+    ("{podSelector: {matchLabels: {tollgate.dev/budget: b}}}", "podSelector", ["tollgate.dev/budget", "by namespaces"]),
     ("{podSelector: {matchLabels: {a: 1}}}", "podSelector.matchLabels.a", ["the number 1", "a label value"]),
     ("{podSelector: {matchLabels: {a: true}}}", "podSelector.matchLabels.a", ["the boolean true", "in quotes"]),
     ("{podSelector: {matchLabels: {a: a b}}}", "podSelector.matchLabels.a", ["found 'a b'"]),

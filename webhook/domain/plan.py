@@ -1,9 +1,12 @@
 """What mutate and validate compute alike: the whole of a decision but for who may ask and what the ledger says.
 
-One GPU pod, in order: owner, budget, share, claim, queue. Each step is a function of its own room.
+One GPU pod, in order: owner, queue, budget, share, claim. Each step is a function of its own room.
 """
 
+from collections.abc import Mapping
+
 from msgspec import Struct
+from msgspec.structs import replace
 
 from webhook.domain import annotations
 from webhook.domain.annotations import TenantAnnotations
@@ -13,7 +16,7 @@ from webhook.domain.groups import led_claim
 from webhook.domain.outcome import Claim, Problem
 from webhook.domain.pod import OwnerReference, Pod
 from webhook.domain.queues import Placement, place
-from webhook.domain.rules import Budget, Mode, OnExceeded, Policy, QueueRule, Scheme, SharingRule
+from webhook.domain.rules import Budget, Mode, OnExceeded, Policy, Scheme, SharingRule
 from webhook.domain.selectors import Subject
 from webhook.domain.sharing import Share, express, near_misses
 from webhook.domain.validity import problems_of
@@ -53,9 +56,18 @@ _NO_PLACEMENT = Placement()
 def make_plan(pod: Pod, request: Request, policy: Policy, view: View) -> Plan:
     """The plan of one GPU pod (the caller has sorted out the pods that are not ours)."""
     owned = ownership(pod, request, policy)
+    if owned.owner is None and view.owners:
+        view = replace(view, owners=())  # the chain above an owner that does not count counts for nothing either
     left_alone = is_left_alone(pod, owned.owner)
     asks = asks_for_gpus(pod, policy.extra_gpu_resources)
-    budget, queue_rule, sharing_rule = _rules(pod, request, policy, view) if asks else (None, None, None)
+    budget, queue_rule, sharing_rule, placement = None, None, None, _NO_PLACEMENT
+    if asks:
+        queue_rule = policy.queues.find(_subject(pod, request, view, pod.labels))
+        if not left_alone:
+            placement = place(pod, queue_rule, owned.owner, view)
+        # The other rules see the labels as they will be, so that they are the same rules once the queue is written.
+        subject = _subject(pod, request, view, {**pod.labels, **placement.labels})
+        budget, sharing_rule = policy.budgets.find(subject), policy.sharing.find(subject)
     mode = policy.mode if budget is None or budget.mode is None else budget.mode
 
     share = express(
@@ -71,9 +83,6 @@ def make_plan(pod: Pod, request: Request, policy: Policy, view: View) -> Plan:
     claims = _NO_CLAIM
     if budget is not None and not share.problems:
         claims = led_claim(pod, view, sharing_rule, budget, policy) or derive(pod, share.gpus, budget, policy)
-    placement = _NO_PLACEMENT
-    if asks and not left_alone:
-        placement = place(pod, queue_rule, owned.owner, view)
 
     return Plan(
         mode=mode,
@@ -96,16 +105,13 @@ def is_left_alone(pod: Pod, owner: OwnerReference | None) -> bool:
     return bool(pod.spec.node_name) or is_mirror(pod) or (owner is not None and owner.kind_and_group == DAEMON_SET)
 
 
-def _rules(
-    pod: Pod, request: Request, policy: Policy, view: View
-) -> tuple[Budget | None, QueueRule | None, SharingRule | None]:
-    subject = Subject(
+def _subject(pod: Pod, request: Request, view: View, labels: Mapping[str, str]) -> Subject:
+    return Subject(
         namespace=request.namespace,
         namespace_labels=view.namespace_labels,
-        pod_labels=pod.labels,
+        pod_labels=labels,
         priority_class_name=pod.spec.priority_class_name,
     )
-    return policy.budgets.find(subject), policy.queues.find(subject), policy.sharing.find(subject)
 
 
 def _waits(budget: Budget | None, claims: ClaimOutcome) -> bool:

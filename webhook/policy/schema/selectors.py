@@ -2,6 +2,7 @@
 
 from typing import Final
 
+from webhook.domain.keys import BUDGET_LABEL
 from webhook.domain.selectors import Expression, LabelSelector, Operator, Selector
 from webhook.policy import names
 from webhook.policy.kinds import Choice, Custom, Text
@@ -70,6 +71,19 @@ LABEL_SELECTOR: Final = Record(
     may_be_empty=False,
 )
 
+
+def _check_pod_labels(given: Given, at: At) -> None:
+    selector = given.get("pod_selector")
+    if not isinstance(selector, LabelSelector):
+        return
+    keys = {key for key, _ in selector.match_labels} | {expression.key for expression in selector.match_expressions}
+    if BUDGET_LABEL in keys:
+        at.down("podSelector").error(
+            f"selects by {BUDGET_LABEL}, which Tollgate writes itself by this policy; select by namespaces or by other "
+            "labels"
+        )
+
+
 SELECTOR: Final = Record(
     "a selector",
     Selector,
@@ -94,6 +108,7 @@ SELECTOR: Final = Record(
             absent="every class, or none",
         ),
     ),
+    finish=_check_pod_labels,
 )
 
 
