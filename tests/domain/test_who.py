@@ -3,6 +3,8 @@
 import pytest
 
 from webhook.domain import keys
+from webhook.domain.decide import refuse_keys
+from webhook.domain.outcome import Verdict
 from webhook.domain.pod import Metadata, OwnerReference, Pod
 from webhook.domain.rules import Policy
 from webhook.domain.view import Request, Requester
@@ -84,6 +86,21 @@ def test_kueues_own_keys_are_refused_from_everybody_but_owner_controllers(place:
     assert forbidden_keys(pod, Request("team"), POLICY) == (f"metadata.{place}[{key}]",)
     assert forbidden_keys(pod, asked_by(KUBE + "replicaset-controller"), POLICY) == ()
     assert forbidden_keys(pod, asked_by("system:serviceaccount:ray-system:kuberay-operator"), POLICY) == ()
+
+
+@pytest.mark.parametrize(
+    ("username", "verdict"),
+    [
+        ("alice", Verdict.DENY),
+        (KUBE + "job-controller", Verdict.DENY),
+        ("system:serviceaccount:ray-system:kuberay-operator", Verdict.UNTOUCHED),
+    ],
+)
+def test_the_keys_entry_refuses_whoever_reaches_it_but_the_accounts_that_the_policy_adds(
+    username: str, verdict: Verdict
+) -> None:
+    decision = refuse_keys(Pod(Metadata(labels={keys.KUEUE_MANAGED: "true"})), asked_by(username), POLICY)
+    assert decision.verdict is verdict
 
 
 def test_offline_a_controllers_pod_may_carry_what_kueue_wrote_into_its_template() -> None:

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from webhook.domain import keys, messages
 from webhook.domain.budgets import Charge, Room
-from webhook.domain.edits import edits_of
+from webhook.domain.edits import edits_of, gated_by
 from webhook.domain.gpus import is_gpu_pod
 from webhook.domain.outcome import (
     Claim,
@@ -25,10 +25,10 @@ from webhook.domain.outcome import (
 )
 from webhook.domain.plan import Plan, make_plan
 from webhook.domain.pod import Pod
-from webhook.domain.rules import Mode, OnExceeded, Policy, Scheme, UnmatchedGPUs
+from webhook.domain.rules import Mode, Policy, Scheme, UnmatchedGPUs
 from webhook.domain.sharing import backed, near_misses
 from webhook.domain.view import Request, View
-from webhook.domain.who import forbidden_keys, is_exempt, is_kubelet, is_mirror
+from webhook.domain.who import forbidden_keys, is_added_controller, is_exempt, is_kubelet, is_mirror
 
 
 class Decision(Struct, frozen=True, gc=False):
@@ -92,14 +92,16 @@ def validate(pod: Pod, request: Request, policy: Policy, view: View) -> Decision
     if not_ours is not None:
         return not_ours
     plan = make_plan(pod, request, policy, view)
-    refusal = next(_refusals(pod, request, policy, view, plan), None)
+    refusals = _refusals(pod, request, policy, view, plan)
     warnings = plan.warnings
-    if refusal is not None:
-        if plan.mode is Mode.ENFORCE:
-            return _denied(refusal, plan, request, policy)
-        if plan.mode is Mode.WARN or refusal.problems:
-            warnings = (*warnings, messages.would(plan.mode, refusal.message))
-    elif plan.asks and plan.budget is None and policy.unmatched_gpus is UnmatchedGPUs.WARN:
+    if plan.mode is Mode.ENFORCE:
+        gravest = next(refusals, None)
+        if gravest is not None:
+            return _denied(gravest, plan, request, policy)
+    else:
+        told = (refusal.message for refusal in refusals if plan.mode is Mode.WARN or refusal.problems)
+        warnings = (*warnings, *(messages.would(plan.mode, message) for message in told))
+    if plan.asks and plan.budget is None and policy.unmatched_gpus is UnmatchedGPUs.WARN:
         warnings = (*warnings, _no_budget(request))
     decision = _decision(Verdict.ADMIT, _reason_to_admit(plan), plan, request, policy)
     return replace(decision, warnings=warnings, charge=_charge(pod, request, plan))
@@ -120,7 +122,7 @@ def settle(decision: Decision, verdict: Verdict, room: Room, policy: Policy, beh
         mode = budget.mode or policy.mode
         reason, message = Reason.OBSERVED, messages.observed(room, tokens, mode)
         if mode is Mode.WARN and tokens > room.largest:
-            warnings = (*warnings, _enforce_would(room, tokens, holds=budget.on_exceeded is OnExceeded.HOLD))
+            warnings = (*warnings, _enforce_would(room, tokens, holds=charge.holds))
     elif verdict is Verdict.ADMIT:
         reason, message = Reason.FITS, messages.fits(room, tokens, decision.claim.source)
     elif verdict is Verdict.HOLD:
@@ -150,10 +152,13 @@ def settle(decision: Decision, verdict: Verdict, room: Room, policy: Policy, beh
 
 
 def refuse_keys(pod: Pod, request: Request, policy: Policy) -> Decision:
-    """The answer of the `keys` entry: always a denial, naming the keys that a tenant must not write.
+    """The answer of the `keys` entry: a denial that names the keys that a tenant must not write.
 
-    The entry matches only requests that are to be refused, so that an outage stops nobody honest.
+    The entry matches only requests that are to be refused, so that an outage stops nobody honest. An account that the
+    policy adds in controllerAccounts is let through: match conditions are static and cannot know it.
     """
+    if request.requester is not None and is_added_controller(request.requester, policy):
+        return Decision(Verdict.UNTOUCHED, Reason.CHECKED)
     found = forbidden_keys(pod, request, policy)
     named = ", ".join(found) if found else "a key of Kueue's own"
     message = f"{named} is set by Kueue alone, not by {messages.who_asked(request.requester)}; remove it from the pod"
@@ -205,7 +210,7 @@ def _refusals(pod: Pod, request: Request, policy: Policy, view: View, plan: Plan
 
 def _broken_promises(pod: Pod, view: View, plan: Plan) -> Iterator[Refusal]:
     """What mutate wrote, or would have written, and is not there; and Kueue's gate, where Kueue is installed."""
-    missing = edits_of(pod, plan)
+    missing = _promised(edits_of(pod, plan))
     if not missing.empty:
         what = ", ".join(_described(missing))
         if plan.budget is not None and keys.BUDGET_LABEL in pod.labels:
@@ -214,17 +219,30 @@ def _broken_promises(pod: Pod, view: View, plan: Plan) -> Iterator[Refusal]:
                 f"the pod was changed after Tollgate's mutating webhook: {what}; "
                 "let that webhook sort before gpu-tollgate, or leave these fields alone",
             )
-        yield Refusal(
-            Reason.NOT_MUTATED,
-            f"Tollgate's mutating webhook did not run on this pod (it fails open), missing: {what}; "
-            "create the pod again",
-        )
+        else:
+            yield Refusal(
+                Reason.NOT_MUTATED,
+                f"Tollgate's mutating webhook did not run on this pod (it fails open), not as it writes them: {what}; "
+                "create the pod again",
+            )
     if view.kueue_present and plan.placement.awaits_kueue and keys.KUEUE_GATE not in pod.gates:
         yield Refusal(
             Reason.KUEUE_GATE_MISSING,
             f"label {keys.KUEUE_QUEUE}={plan.placement.kueue_queue} but no gate {keys.KUEUE_GATE}: Kueue's webhook ran "
             "before ours, or its pod integration is off in this namespace; the pod would run unqueued",
         )
+
+
+def _promised(edits: Edits) -> Edits:
+    """The edits without our entry for Kueue, which may be missing in all honesty.
+
+    Kueue's webhook, after ours, puts pods without a queue into a LocalQueue called `default` (KEP-2936): mutate saw no
+    queue and told Kueue nothing. Then Kueue reserves quota for a pod behind our gate, which costs but breaks nothing.
+    """
+    if keys.KUEUE_GATED_BY not in edits.set_annotations:
+        return edits
+    others = {key: value for key, value in edits.set_annotations.items() if key != keys.KUEUE_GATED_BY}
+    return replace(edits, set_annotations=others)
 
 
 def _described(edits: Edits) -> Iterator[str]:
@@ -252,6 +270,8 @@ def _copies(pod: Pod) -> tuple[Problem, ...]:
     found = [field_of_label(keys.BUDGET_LABEL)] if keys.BUDGET_LABEL in pod.labels else []
     ours = (keys.CLAIM_ANNOTATION, keys.SHARE_ANNOTATION)
     found += [field_of_annotation(key) for key in ours if key in pod.annotations]
+    if keys.GATE in gated_by(pod):
+        found.append(field_of_annotation(keys.KUEUE_GATED_BY))
     if keys.GATE in pod.gates:
         found.append("spec.schedulingGates")
     return tuple(Problem(Reason.RESERVED_KEY, field, "is written by Tollgate alone; remove it") for field in found)
@@ -264,7 +284,11 @@ def _unbacked(plan: Plan) -> Problem:
     else:
         why = "a bound or DaemonSet pod cannot be given its resources"
         step = "write them into the pod, or let the scheduler place it"
-    return Problem(Reason.UNBACKED_SHARE, "spec", f"asks for a share ({plan.share.text}), but {why}; {step}")
+    return Problem(
+        Reason.UNBACKED_SHARE,
+        "spec",
+        f"asks for a share ({plan.share.text or 'which no rule covers'}), but {why}; {step}",
+    )
 
 
 def _no_budget(request: Request) -> str:
@@ -308,7 +332,7 @@ def _charge(pod: Pod, request: Request, plan: Plan) -> Charge | None:
         budget=plan.budget.name,
         tokens_per_second=plan.claim.tokens_per_second,
         limited=plan.mode is Mode.ENFORCE,
-        holds=plan.gated,
+        holds=plan.waits,
         priority=pod.spec.priority or 0,
         deadline_epoch_seconds=plan.tenant.deadline_epoch_seconds,
     )

@@ -88,6 +88,8 @@ KUEUE_KINDS: Final[Mapping[str, KueuePods]] = MappingProxyType(
 )
 
 DAEMON_SET: Final = "DaemonSet.apps"
+POD: Final = "Pod"
+NODE: Final = "Node"
 
 
 class Ownership(Struct, frozen=True, gc=False):
@@ -123,6 +125,13 @@ def _accounts(kind_and_group: str, policy: Policy) -> frozenset[str]:
     return built_in | policy.controller_accounts.get(kind_and_group, frozenset())
 
 
+def _owns_by_nature(kind_and_group: str, namespace: str, requester: Requester) -> bool:
+    """Kinds without one account: pods own pods through any account of their namespace, nodes through kubelet."""
+    if kind_and_group == POD:
+        return requester.username.startswith(f"{keys.SERVICE_ACCOUNT_PREFIX}{namespace}:")
+    return kind_and_group == NODE and is_kubelet(requester)
+
+
 def ownership(pod: Pod, request: Request, policy: Policy) -> Ownership:
     """Which owner counts for this pod, given who asks."""
     reference = pod.controller
@@ -132,16 +141,10 @@ def ownership(pod: Pod, request: Request, policy: Policy) -> Ownership:
     if requester is None:
         return Ownership(owner=reference)
     kind = reference.kind_and_group
-    if kind == "Pod":
-        if requester.username.startswith(f"{keys.SERVICE_ACCOUNT_PREFIX}{request.namespace}:"):
-            return Ownership(owner=reference)
-        return Ownership(forged=reference)
-    if kind == "Node":
-        return Ownership(owner=reference) if is_kubelet(requester) else _UNOWNED
     accounts = _accounts(kind, policy)
-    if requester.username in accounts:
+    if requester.username in accounts or _owns_by_nature(kind, request.namespace, requester):
         return Ownership(owner=reference)
-    if accounts:
+    if accounts or kind in (POD, NODE):
         return Ownership(forged=reference) if kind in KUEUE_KINDS else _UNOWNED
     return Ownership(
         owner=reference,
@@ -154,6 +157,11 @@ def is_owner_controller(requester: Requester, policy: Policy) -> bool:
     """Whether the account is one that makes pods for some owner kind: it may copy Kueue's keys from a template."""
     if any(requester.username in accounts for accounts in BUILT_IN_ACCOUNTS.values()):
         return True
+    return is_added_controller(requester, policy)
+
+
+def is_added_controller(requester: Requester, policy: Policy) -> bool:
+    """Whether the policy's controllerAccounts name the account."""
     return any(requester.username in accounts for accounts in policy.controller_accounts.values())
 
 
@@ -161,8 +169,10 @@ def forbidden_keys(pod: Pod, request: Request, policy: Policy) -> tuple[str, ...
     """Field paths of the keys that Kueue sets itself and this requester must not write; empty where all is well.
 
     Only before Kueue's webhook can they be told apart from Kueue's own, so only the first entry of our mutating
-    configuration (and the offline review) asks.
+    configuration (and the offline review) asks; that entry does not reach exempt namespaces.
     """
+    if is_exempt(request.namespace, policy):
+        return ()
     found = tuple(
         f"metadata.{place}[{key}]"
         for key in keys.KUEUE_OWN_KEYS
