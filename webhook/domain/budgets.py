@@ -54,7 +54,7 @@ class Charge(Struct, frozen=True, gc=False):
     limited: bool = True
     """False in Warn and Audit: charged as found, whatever the budget says."""
     holds: bool = False
-    """The pod is behind our gate: no room means it waits, not that it is denied."""
+    """Where it is limited, no room means that the pod waits behind our gate, not that it is denied."""
     priority: int = 0
     deadline_epoch_seconds: float | None = None
 

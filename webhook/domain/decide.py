@@ -274,7 +274,8 @@ def _copies(pod: Pod) -> tuple[Problem, ...]:
         found.append(field_of_annotation(keys.KUEUE_GATED_BY))
     if keys.GATE in pod.gates:
         found.append("spec.schedulingGates")
-    return tuple(Problem(Reason.RESERVED_KEY, field, "is written by Tollgate alone; remove it") for field in found)
+    message = f"{keys.PREFIX}* here is written by Tollgate alone; remove it"
+    return tuple(Problem(Reason.RESERVED_KEY, field, message) for field in found)
 
 
 def _unbacked(plan: Plan) -> Problem:

@@ -24,11 +24,11 @@ def edits_of(pod: Pod, plan: Plan) -> Edits:
         annotations[keys.CLAIM_ANNOTATION] = str(plan.claim.tokens_per_second)
     if plan.share.text:
         annotations[keys.SHARE_ANNOTATION] = plan.share.text
-    gated_by = _gated_by(pod.annotations.get(keys.KUEUE_GATED_BY), wanted=_tells_kueue(plan))
-    if gated_by:
-        annotations[keys.KUEUE_GATED_BY] = gated_by
+    entries = _entries(gated_by(pod), wanted=_tells_kueue(plan))
+    if entries:
+        annotations[keys.KUEUE_GATED_BY] = entries
     ours = [keys.CLAIM_ANNOTATION, keys.SHARE_ANNOTATION]
-    if gated_by is not None:
+    if entries is not None:
         ours.append(keys.KUEUE_GATED_BY)
     if plan.mode is not Mode.AUDIT:
         labels.update(plan.placement.labels)
@@ -55,17 +55,22 @@ def _tells_kueue(plan: Plan) -> bool:
     return plan.gated and plan.placement.kueue_queue is not None
 
 
-def _gated_by(current: str | None, *, wanted: bool) -> str | None:
-    """The list in `admission-gated-by` with our entry, or without it; the entries of others keep their place.
+def gated_by(pod: Pod) -> list[str]:
+    """The entries of `admission-gated-by`, the list of those that Kueue waits for; empty where there is none."""
+    return [entry.strip() for entry in pod.annotations.get(keys.KUEUE_GATED_BY, "").split(",")]
+
+
+def _entries(current: list[str], *, wanted: bool) -> str | None:
+    """The list with our entry, once, or without it; the entries of others keep their place.
 
     Empty: the annotation is to go. None: it is not ours to touch.
     """
-    entries = [entry.strip() for entry in current.split(",")] if current else []
-    if wanted:
-        return current if keys.GATE in entries else ",".join([*(entry for entry in entries if entry), keys.GATE])
-    if keys.GATE not in entries:
+    if not wanted and keys.GATE not in current:
         return None
-    return ",".join(entry for entry in entries if entry != keys.GATE)
+    kept = dict.fromkeys(
+        entry for entry in current if entry and (wanted or entry != keys.GATE)
+    )  # Kueue wants no doubles
+    return ",".join(kept | {keys.GATE: None} if wanted else kept)
 
 
 def _missing(wanted: dict[str, str], present: dict[str, str]) -> dict[str, str]:

@@ -23,6 +23,8 @@ MAX_ANSWERS = 1024
 MAX_KEY_BYTES = 16 * 1024
 """With MAX_ANSWERS bounds the memory at 16 MiB, whatever tenants write into their pods."""
 
+_METADATA_ABSENT = Pod().metadata
+
 _encode = msgspec.json.Encoder().encode
 
 AnswerT = TypeVar("AnswerT")
@@ -68,9 +70,12 @@ def for_this_pod(decision: Decision, pod: Pod, request: Request) -> Decision:
 
 
 def _key(pod: Pod, request: Request, view: View) -> bytes | None:
-    """Everything that decides; None where the name itself is a reason to refuse, or the text is too long to keep."""
+    """Everything that decides; None where the name itself is a reason to refuse, or the text is too long to keep.
+
+    None too for a pod without metadata, which no API server sends: its patch makes them, and would empty another's.
+    """
     metadata = pod.metadata
-    if metadata.name and dns_subdomain_fault(metadata.name):
+    if metadata is _METADATA_ABSENT or (metadata.name and dns_subdomain_fault(metadata.name)):
         return None
     key = _encode(
         (

@@ -38,10 +38,15 @@ class Plan(Struct, frozen=True, gc=False):
     tenant: TenantAnnotations
     claims: ClaimOutcome
     placement: Placement
-    gated: bool
-    """The pod belongs behind our gate."""
+    waits: bool
+    """Enforce keeps the pod behind our gate until there is room."""
     problems: tuple[Problem, ...]
     warnings: tuple[str, ...]
+
+    @property
+    def gated(self) -> bool:
+        """The pod belongs behind our gate."""
+        return self.waits and self.mode is Mode.ENFORCE
 
     @property
     def claim(self) -> Claim | None:
@@ -81,7 +86,7 @@ def make_plan(pod: Pod, request: Request, policy: Policy, view: View) -> Plan:
     )
     tenant, tenant_problems = annotations.read(pod.annotations)
     claims = _NO_CLAIM
-    if budget is not None and not share.problems:
+    if budget is not None and (not share.problems or (mode is not Mode.ENFORCE and _is_charged(share, tenant))):
         claims = led_claim(pod, view, sharing_rule, budget, policy) or derive(pod, share.gpus, budget, policy)
 
     return Plan(
@@ -94,7 +99,7 @@ def make_plan(pod: Pod, request: Request, policy: Policy, view: View) -> Plan:
         tenant=tenant,
         claims=claims,
         placement=placement,
-        gated=not left_alone and mode is Mode.ENFORCE and _waits(budget, claims),
+        waits=not left_alone and _waits(budget, claims),
         problems=_unique((*problems_of(pod), *tenant_problems, *share.problems, *claims.problems, *placement.problems)),
         warnings=_warnings(pod, owned, share, claims, placement) + _uncounted(share, sharing_rule, placement),
     )
@@ -112,6 +117,11 @@ def _subject(pod: Pod, request: Request, view: View, labels: Mapping[str, str]) 
         pod_labels=labels,
         priority_class_name=pod.spec.priority_class_name,
     )
+
+
+def _is_charged(share: Share, tenant: TenantAnnotations) -> bool:
+    """Whether a pod whose share is wrong, and that Warn and Audit let in, gets GPUs of its own or declares a claim."""
+    return share.gpus.counted > 0 or share.gpus.claims_unknown or tenant.tokens_per_second is not None
 
 
 def _waits(budget: Budget | None, claims: ClaimOutcome) -> bool:
