@@ -164,7 +164,7 @@ def _shown(value: Any) -> str:
         case bool():
             return "true" if value else "false"
         case int() | float() | Decimal():
-            return f"the number {one_line(str(value), MAX_VALUE_LENGTH)}"
+            return f"the number {one_line(str(value).lower(), MAX_VALUE_LENGTH)}"
         case str():
             return f"the string {one_line(repr(value), MAX_VALUE_LENGTH)}"
         case list():
