@@ -163,8 +163,10 @@ def _shown(value: Any) -> str:
             return "null"
         case bool():
             return "true" if value else "false"
+        case Decimal() if abs(value) <= _LARGEST_NUMBER:
+            return _shown(float(value))
         case int() | float() | Decimal():
-            return f"the number {one_line(str(value).lower(), MAX_VALUE_LENGTH)}"
+            return f"the number {one_line(str(value), MAX_VALUE_LENGTH)}"
         case str():
             return f"the string {one_line(repr(value), MAX_VALUE_LENGTH)}"
         case list():
