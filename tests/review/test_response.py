@@ -139,3 +139,9 @@ def test_audit_annotations_pass_with_small_values() -> None:
 )
 def test_audit_keys_are_made_legal(key: str, legal: str) -> None:
     assert audit_key(key) == legal
+
+
+def test_the_owner_of_a_held_pod_is_told_why_it_waits() -> None:
+    held = Decision(Verdict.HOLD, Reason.WAITING, "held: budget b has no room", warnings=("another",))
+    assert response(held)["warnings"] == ["another", "held: budget b has no room"]
+    assert response(held)["allowed"]

@@ -127,7 +127,6 @@ def settle(decision: Decision, verdict: Verdict, room: Room, policy: Policy, beh
         reason, message = Reason.FITS, messages.fits(room, tokens, decision.claim.source)
     elif verdict is Verdict.HOLD:
         reason, message = Reason.WAITING, messages.waits(room, tokens, behind)
-        warnings = (*warnings, message)
     elif tokens > room.ever:
         reason, message = Reason.NEVER_FITS, messages.never_fits(room, tokens)
     else:

@@ -86,6 +86,9 @@ def encode(request: AdmissionRequest, decision: Decision, patch: bytes = b"") ->
     empty one, so that no second round of mutation is started.
     """
     denied = decision.verdict is Verdict.DENY
+    warnings = decision.warnings
+    if decision.verdict is Verdict.HOLD:
+        warnings = (*warnings, decision.message)  # a pod that is allowed has no message, and its owner should know
     patched = bool(patch) and not denied
     response = _Response(
         uid=request.uid,
@@ -94,7 +97,7 @@ def encode(request: AdmissionRequest, decision: Decision, patch: bytes = b"") ->
         patch=patch if patched else None,
         patch_type="JSONPatch" if patched else None,
         audit_annotations=_audit(decision.audit) if decision.audit else None,
-        warnings=_warnings(decision.warnings) if decision.warnings else None,
+        warnings=_warnings(warnings) if warnings else None,
     )
     return _encode(_Review(API_VERSION, KIND, response))
 
