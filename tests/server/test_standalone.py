@@ -204,6 +204,8 @@ async def test_with_a_client_ca_strangers_are_not_served_and_the_server_is_ready
         ({"write_ca": Path("/nowhere/ca.crt")}, "cannot write the CA to /nowhere/ca.crt: No such file or directory"),
         ({"client_ca": Path("/nowhere/ca.crt")}, "cannot read --client-ca /nowhere/ca.crt: No such file or directory"),
         ({"client_ca": Path(__file__)}, "the client CA bundle cannot be used"),
+        ({"bind_address": "no-such-host.invalid"}, "choose another with --bind-address"),
+        ({"bind_address": "192.0.2.1"}, "Cannot assign requested address; choose another with --bind-address"),
     ],
 )
 async def test_what_keeps_it_from_starting_is_said_in_one_line(options: dict[str, Any], message: str) -> None:
@@ -212,6 +214,18 @@ async def test_what_keeps_it_from_starting_is_said_in_one_line(options: dict[str
             pass
     assert message in str(caught.value)
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("which", ["port", "ops_port"])
+async def test_a_start_that_fails_leaves_what_clients_of_a_running_server_trust(tmp_path: Path, which: str) -> None:
+    written = tmp_path / "ca.crt"
+    async with running(write_ca=written) as server:
+        before = written.read_bytes()
+        taken = {which: getattr(server.server, which)}
+        with pytest.raises(CannotStart, match="Address already in use"):
+            async with running(write_ca=written, **taken):
+                pass
+        assert written.read_bytes() == before == server.server.ca
 
 
 async def test_a_port_in_use_is_named_with_its_flag() -> None:

@@ -1,7 +1,9 @@
 """The standalone server, from listening to stopping: policy and ledger in memory, a certificate of its own making."""
 
 import asyncio
+import errno
 import os
+import socket
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -131,10 +133,14 @@ class Server:
             await self._ops.cleanup()
             raise _cannot_listen(options.bind_address, options.ops_port, "--ops-port", error) from None
         self.ops_port = self._ops.addresses[0][1]
-        failures = await ops.failures()
-        if failures:
+        try:
+            self._write_ca()
+            failures = await ops.failures()
+            if failures:
+                raise CannotStart("; ".join(f"{name}: {reason}" for name, reason in failures.items()))
+        except CannotStart:
             await self.stop()
-            raise CannotStart("; ".join(f"{name}: {reason}" for name, reason in failures.items()))
+            raise
         self._say_ready()
 
     async def drain(self) -> None:
@@ -163,15 +169,20 @@ class Server:
             certificates = Certificates(made.certificate, made.key, _read(options.client_ca))
         except (BadCertificate, ValueError) as error:
             raise CannotStart(f"cannot make the serving certificate: {error}") from None
-        if options.write_ca is not None:
-            try:
-                write_atomically(options.write_ca, made.ca, PUBLIC_MODE)
-            except OSError as error:
-                raise CannotStart(f"cannot write the CA to {options.write_ca}: {error.strerror}") from None
         self.ca = made.ca
         for role in ("ca", "serving"):
             self.metrics.certificate_expires(role, made.not_after)
         return certificates
+
+    def _write_ca(self) -> None:
+        """Only once we listen: a start that fails must leave what the clients of a running server trust."""
+        path = self._options.write_ca
+        if path is None:
+            return
+        try:
+            write_atomically(path, self.ca, PUBLIC_MODE)
+        except OSError as error:
+            raise CannotStart(f"cannot write the CA to {path}: {error.strerror}") from None
 
     async def _draining(self) -> str | None:
         return "the server is going" if self.webhook.draining else None
@@ -221,5 +232,8 @@ def _in_url(host: str) -> str:
 
 
 def _cannot_listen(host: str, port: int, flag: str, error: OSError) -> CannotStart:
-    reason = os.strerror(error.errno) if error.errno else str(error)
-    return CannotStart(f"cannot listen on {_in_url(host)}:{port}: {reason}; choose another with {flag}")
+    """With the flag that mends it: all but a port that is in use or not for us is a matter of the address."""
+    by_name = isinstance(error, socket.gaierror)
+    reason = error.strerror if by_name or not error.errno else os.strerror(error.errno)
+    mend = flag if not by_name and error.errno in (errno.EADDRINUSE, errno.EACCES) else "--bind-address"
+    return CannotStart(f"cannot listen on {_in_url(host)}:{port}: {reason or error}; choose another with {mend}")
