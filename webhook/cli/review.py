@@ -188,6 +188,8 @@ class Reviewer:
         patched: dict[str, Any] = jsonpatch.apply_patch(case.raw, patch) if patch else case.raw
         final_pod, _ = self._seen(case, patched)
         second = validate(final_pod, request, self._policy, view)
+        if patch and second.verdict is Verdict.UNTOUCHED:
+            second = replace(first, warnings=second.warnings)  # cleaned of its keys: what is left is no pod of ours
         if second.verdict is Verdict.DENY or second.charge is None:
             settled = self._without_charge(second, case.replicas)
         else:
