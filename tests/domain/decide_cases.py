@@ -92,7 +92,7 @@ def cases() -> list[Case]:
 def policy_of(file: Document, row: Document) -> Document:
     """The file's policy under the row's own `policy`: whole fields are replaced, those of `budget` in each budget."""
     policy = {**_HEADER, **deepcopy(file["policy"]), **row.get("policy", {})}
-    policy["budgets"] = [{**budget, **row.get("budget", {})} for budget in policy.get("budgets", [])]
+    policy["budgets"] = [{**budget, **deepcopy(row.get("budget", {}))} for budget in policy.get("budgets", [])]
     return policy
 
 
