@@ -132,6 +132,8 @@ USAGE = [
     (["serve", "--standalone"], "--config"),
     (["serve", "--standalone", "--config", "no.yaml"], "no.yaml: cannot be read"),
     (["serve", "--standalone", "--config", "POLICY", "--port", "70000"], "70000"),
+    (["serve", "--standalone", "--config", "POLICY", "--cert-dir", "d", "--extra-san", "a"], "--cert-dir has one"),
+    (["serve", "--standalone", "--config", "POLICY", "--cert-dir", "no-dir"], "--cert-dir: no-dir is no directory"),
     (["certs", "dev", "--san", "https://x"], "'https://x' is neither a DNS name nor an IP address"),
     (["nothing"], "nothing"),
 ]

@@ -59,6 +59,7 @@ class Running:
         await client.send(request(path, b"", "GET", connection="close"))
         answer = await client.response()
         client.close()
+        assert answer.headers["server"] == "tollgate"  # not what it is made of
         return answer.status, answer.text
 
     def lines(self) -> list[dict[str, Any]]:
@@ -74,8 +75,10 @@ async def running(**options: Any) -> AsyncIterator[Running]:
     server = Server(Options(**given), POLICY, log=log)
     try:
         await server.start()
-        yield Running(server, stream, log)
-        await server.stop()
+        try:
+            yield Running(server, stream, log)
+        finally:
+            await server.stop()
     finally:
         log.close()
 
@@ -197,9 +200,34 @@ async def test_with_a_client_ca_strangers_are_not_served_and_the_server_is_ready
             await (await server.connect()).post("/mutate", body())
 
 
+async def test_a_certificate_from_a_directory_is_shown_as_it_is(tmp_path: Path) -> None:
+    made = dev.make(["tollgate.example"], datetime.now(UTC))
+    dev.write(tmp_path, made)
+    async with running(cert_dir=tmp_path, write_ca=tmp_path / "written.crt") as server:
+        assert (await server.get("/readyz"))[0] == 200
+        trust = ssl.create_default_context(cadata=made.ca.decode())
+        client = await Client.connect(server.server.port, trust, "tollgate.example")
+        assert (await client.post("/mutate", body())).response["allowed"]
+        client.close()
+        _, metrics = await server.get("/metrics")
+        serving = 'tollgate_certificate_expiry_timestamp_seconds{role="serving"} '
+        (expiry,) = [line.removeprefix(serving) for line in metrics.splitlines() if line.startswith(serving)]
+        assert float(expiry) == made.not_after.timestamp()
+    assert (tmp_path / "written.crt").read_bytes() == made.ca
+
+
+async def test_a_key_of_another_certificate_keeps_it_from_starting(tmp_path: Path) -> None:
+    dev.write(tmp_path, dev.make(["localhost"], datetime.now(UTC)))
+    (tmp_path / "tls.key").write_bytes(dev.make(["localhost"], datetime.now(UTC)).key)
+    with pytest.raises(CannotStart, match=f"--cert-dir {tmp_path}: .*the key does not belong to the certificate$"):
+        async with running(cert_dir=tmp_path):
+            pass
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [
+        ({"cert_dir": Path("/nowhere")}, "--cert-dir: /nowhere is no directory; it must hold tls.crt"),
         ({"extra_san": ("https://x",)}, "'https://x' is neither a DNS name nor an IP address"),
         ({"write_ca": Path("/nowhere/ca.crt")}, "cannot write the CA to /nowhere/ca.crt: No such file or directory"),
         ({"client_ca": Path("/nowhere/ca.crt")}, "cannot read --client-ca /nowhere/ca.crt: No such file or directory"),

@@ -35,6 +35,12 @@ _DEFAULTS = Options()
     help="Write here what clients must trust (caBundle).",
 )
 @click.option(
+    "--cert-dir",
+    metavar="DIR",
+    type=click.Path(path_type=Path, file_okay=False),
+    help="Show the certificate in this directory (tls.crt, tls.key, ca.crt), read at the start, instead of making one.",
+)
+@click.option(
     "--client-ca",
     type=click.Path(path_type=Path, dir_okay=False),
     help="Take only clients with a certificate of this authority.",
@@ -74,6 +80,7 @@ def serve(
     standalone: bool,
     config: str | None,
     write_ca: Path | None,
+    cert_dir: Path | None,
     client_ca: Path | None,
     kueue: str,
     bind_address: str,
@@ -88,6 +95,8 @@ def serve(
         stop(["serving in a cluster is not in this version; add --standalone --config POLICY"])
     if config is None:
         raise click.UsageError("--standalone needs --config POLICY")
+    if cert_dir is not None and extra_san:
+        raise click.UsageError("--extra-san names go into a certificate that is made here; --cert-dir has one already")
     loaded = load_policy(config)
     options = Options(
         bind_address=bind_address,
@@ -95,6 +104,7 @@ def serve(
         ops_port=ops_port,
         extra_san=extra_san,
         write_ca=write_ca,
+        cert_dir=cert_dir,
         client_ca=client_ca,
         kueue_present=kueue == "present",
         log_level=Level(log_level),

@@ -1,4 +1,7 @@
-"""The standalone server, from listening to stopping: policy and ledger in memory, a certificate of its own making."""
+"""The standalone server, from listening to stopping: policy and ledger in memory.
+
+Its certificate is of its own making unless a directory with one is given.
+"""
 
 import asyncio
 import errno
@@ -12,7 +15,8 @@ from pathlib import Path
 
 from aiohttp import web
 
-from webhook.certs import dev
+from webhook.certs import dev, directory
+from webhook.certs.directory import BadDirectory, Served
 from webhook.certs.files import PUBLIC_MODE, write_atomically
 from webhook.domain.rules import Policy
 from webhook.ledger.memory import MemoryLedger
@@ -58,6 +62,7 @@ class Options:
     ops_port: int = 9090
     extra_san: tuple[str, ...] = ()
     write_ca: Path | None = None
+    cert_dir: Path | None = None
     client_ca: Path | None = None
     kueue_present: bool = False
     log_level: Level = Level.INFO
@@ -161,18 +166,39 @@ class Server:
 
     def _make_certificates(self) -> Certificates:
         options = self._options
+        made = self._make() if options.cert_dir is None else self._stored(options.cert_dir)
+        try:
+            certificates = Certificates(made.certificate, made.key, _read(options.client_ca))
+        except BadCertificate as error:
+            where = "" if options.cert_dir is None else f"--cert-dir {options.cert_dir}: "
+            raise CannotStart(f"{where}{error}") from None
+        self.ca = made.ca
+        self.metrics.certificate_expires("ca", made.ca_not_after)
+        self.metrics.certificate_expires("serving", made.not_after)
+        return certificates
+
+    def _make(self) -> Served:
+        options = self._options
         names = [*dev.LOCAL_NAMES, *options.extra_san]
         if options.bind_address not in _EVERY_ADDRESS:
             names.append(options.bind_address)
         try:
             made = dev.make(names, datetime.now(UTC))
-            certificates = Certificates(made.certificate, made.key, _read(options.client_ca))
-        except (BadCertificate, ValueError) as error:
+        except ValueError as error:
             raise CannotStart(f"cannot make the serving certificate: {error}") from None
-        self.ca = made.ca
-        for role in ("ca", "serving"):
-            self.metrics.certificate_expires(role, made.not_after)
-        return certificates
+        return Served(
+            ca=made.ca,
+            certificate=made.certificate,
+            key=made.key,
+            ca_not_after=made.not_after,
+            not_after=made.not_after,
+        )
+
+    def _stored(self, cert_dir: Path) -> Served:
+        try:
+            return directory.read(cert_dir, datetime.now(UTC))
+        except BadDirectory as error:
+            raise CannotStart(f"--cert-dir: {error}") from None
 
     def _write_ca(self) -> None:
         """Only once we listen: a start that fails must leave what the clients of a running server trust."""
