@@ -1,20 +1,30 @@
 """YAML without traps: lines, duplicate keys, aliases, depth."""
 
+from typing import Any
+
 import pytest
 
 from webhook.policy.yamlnodes import (
     MAX_ALIAS_NODES,
     MAX_DEPTH,
+    Document,
     Scalar,
     YamlError,
     decode,
-    load_documents,
     read_documents,
 )
 
 
 def texts(scalar: Scalar) -> object:
     return scalar.text
+
+
+def load_documents(text: str, **options: Any) -> list[Document]:
+    """Every document, or the first thing that is wrong."""
+    reading = read_documents(text, **options)
+    if reading.problems:
+        raise reading.problems[0]
+    return reading.documents
 
 
 def values(text: str, **options: int) -> list[object]:

@@ -4,6 +4,8 @@ from webhook.domain.budgets import Room
 from webhook.domain.outcome import ClaimSource
 from webhook.domain.view import Requester
 
+_HELD = "held: "
+
 
 def _numbers(room: Room, tokens_per_second: int) -> str:
     borrow = (
@@ -36,7 +38,7 @@ def waits(room: Room, tokens_per_second: int, behind: str | None) -> str:
     else:
         why = "has no room"
     return (
-        f"held: budget {room.name} {why}: {_numbers(room, tokens_per_second)}; "
+        f"{_HELD}budget {room.name} {why}: {_numbers(room, tokens_per_second)}; "
         f"released when {tokens_per_second} tokens/s are free"
     )
 
@@ -62,7 +64,7 @@ def would(mode: str, message: str) -> str:
 
 def would_hold(message: str) -> str:
     """The warning of mode Warn for a pod that Enforce would keep behind the gate."""
-    return f"mode Warn: Enforce would hold this: {message}"
+    return f"mode Warn: Enforce would hold this: {message.removeprefix(_HELD)}"
 
 
 def who_asked(requester: Requester | None) -> str:

@@ -1,6 +1,5 @@
 """YAML text to plain values, with line numbers and without traps; what a scalar means is the caller's choice.
 
-    load_documents(text, scalars=f) -> list[Document]           raises YamlError(message, line)
     read_documents(text, scalars=f) -> Reading(documents, problems)   never raises, collects what can be collected
     decode(data) -> str                                         bytes to text, raises YamlError
 
@@ -92,29 +91,6 @@ def decode(data: bytes) -> str:
     except UnicodeDecodeError as error:
         line = data.count(b"\n", 0, error.start) + 1
         raise YamlError(f"byte {data[error.start]:#04x} is not UTF-8; save the file as UTF-8", line) from None
-
-
-def load_documents(
-    text: str,
-    *,
-    scalars: Callable[[Scalar], object],
-    keys: Callable[[Scalar], str] | None = None,
-    max_alias_nodes: int = MAX_ALIAS_NODES,
-    max_depth: int = MAX_DEPTH,
-    with_lines: bool = False,
-) -> list[Document]:
-    """Every document of the text, in order. Raises the first YamlError."""
-    reading = read_documents(
-        text,
-        scalars=scalars,
-        keys=keys,
-        max_alias_nodes=max_alias_nodes,
-        max_depth=max_depth,
-        with_lines=with_lines,
-    )
-    if reading.problems:
-        raise reading.problems[0]
-    return reading.documents
 
 
 def read_documents(

@@ -47,10 +47,10 @@ RETRY_AFTER_SECONDS = 1
 """An API server repeats a 503 that has a Retry-After within its own deadline, perhaps at another replica
 (client-go rest/with_retry.go)."""
 
-_SERVER = "tollgate"
+SERVER = "tollgate"
 """In place of the versions of Python and aiohttp, which are nobody's business."""
 
-_JSON_HEADERS: Mapping[str, str] = {hdrs.CONTENT_TYPE: "application/json", hdrs.SERVER: _SERVER}
+_JSON_HEADERS: Mapping[str, str] = {hdrs.CONTENT_TYPE: "application/json", hdrs.SERVER: SERVER}
 _PATHS = {f"/{question}": question for question in Question}
 _QUOTES_A_CLIENT = re.compile(r"(?::\s| line ['\"]).*", re.DOTALL)
 
@@ -164,7 +164,7 @@ def _operation(http: web.BaseRequest) -> str:
 
 
 def _plain(status: int, text: str, headers: Mapping[str, str] | None = None) -> web.Response:
-    return web.Response(status=status, text=f"{text}\n", headers={hdrs.SERVER: _SERVER, **(headers or {})})
+    return web.Response(status=status, text=f"{text}\n", headers={hdrs.SERVER: SERVER, **(headers or {})})
 
 
 def _target(http: web.BaseRequest) -> Target:

@@ -4,10 +4,11 @@ import asyncio
 import ssl
 from collections.abc import Awaitable, Callable, Mapping
 
-from aiohttp import web
+from aiohttp import hdrs, web
 from cryptography.hazmat.primitives.serialization import Encoding
 
 from webhook.observe.metrics import CONTENT_TYPE, Metrics
+from webhook.server.app import SERVER
 from webhook.server.tls import Certificates
 
 PROBE_SECONDS = 2.0
@@ -27,6 +28,7 @@ class Ops:
     def application(self) -> web.Application:
         """The application to run on the ops port."""
         application = web.Application()
+        application.on_response_prepare.append(_name_the_server)
         application.router.add_get("/livez", self._livez)
         application.router.add_get("/readyz", self._readyz)
         application.router.add_get("/metrics", self._exposition)
@@ -51,6 +53,10 @@ class Ops:
 
     async def _exposition(self, _request: web.Request) -> web.Response:
         return web.Response(body=self._metrics.exposition(), headers={"Content-Type": CONTENT_TYPE})
+
+
+async def _name_the_server(_request: web.Request, response: web.StreamResponse) -> None:
+    response.headers[hdrs.SERVER] = SERVER
 
 
 class HandshakeCheck:
