@@ -4,8 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.policy.documents import load_documents
 from webhook.cli import scalars
-from webhook.policy.yamlnodes import YamlError, load_documents
+from webhook.policy.yamlnodes import YamlError
 
 
 def value_of(text: str) -> object:

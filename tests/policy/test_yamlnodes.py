@@ -1,13 +1,11 @@
 """YAML without traps: lines, duplicate keys, aliases, depth."""
 
-from typing import Any
-
 import pytest
 
+from tests.policy.documents import load_documents
 from webhook.policy.yamlnodes import (
     MAX_ALIAS_NODES,
     MAX_DEPTH,
-    Document,
     Scalar,
     YamlError,
     decode,
@@ -19,16 +17,8 @@ def texts(scalar: Scalar) -> object:
     return scalar.text
 
 
-def load_documents(text: str, **options: Any) -> list[Document]:
-    """Every document, or the first thing that is wrong."""
-    reading = read_documents(text, **options)
-    if reading.problems:
-        raise reading.problems[0]
-    return reading.documents
-
-
 def values(text: str, **options: int) -> list[object]:
-    return [document.value for document in load_documents(text, scalars=texts, **options)]  # type: ignore[arg-type]
+    return [document.value for document in load_documents(text, scalars=texts, **options)]
 
 
 @pytest.mark.parametrize(
