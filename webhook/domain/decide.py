@@ -161,19 +161,23 @@ def refuse_keys(pod: Pod, request: Request, policy: Policy) -> Decision:
     found = forbidden_keys(pod, request, policy)
     named = ", ".join(found) if found else "a key of Kueue's own"
     message = f"{named} is set by Kueue alone, not by {messages.who_asked(request.requester)}; remove it from the pod"
-    audit = {"decision": Verdict.DENY, "reason": Reason.FORBIDDEN_KEY, "policy": policy.digest}
+    audit = _audit(Verdict.DENY, Reason.FORBIDDEN_KEY, request, policy)
     return Decision(verdict=Verdict.DENY, reason=Reason.FORBIDDEN_KEY, message=message, audit=audit)
 
 
 def _not_ours(pod: Pod, request: Request, policy: Policy) -> Decision | None:
     """The answer for a pod that is never touched: exempt namespaces, pods without GPUs, kubelet's mirror pods."""
     if is_exempt(request.namespace, policy):
-        return Decision(Verdict.UNTOUCHED, Reason.EXEMPT_NAMESPACE)
+        return _untouched(Reason.EXEMPT_NAMESPACE, request, policy)
     if not is_gpu_pod(pod, policy.extra_gpu_resources):
-        return Decision(Verdict.UNTOUCHED, Reason.NOT_GPU, warnings=near_misses(pod))
+        return replace(_untouched(Reason.NOT_GPU, request, policy), warnings=near_misses(pod))
     if is_mirror(pod) and is_kubelet(request.requester):
-        return Decision(Verdict.UNTOUCHED, Reason.MIRROR_POD)
+        return _untouched(Reason.MIRROR_POD, request, policy)
     return None
+
+
+def _untouched(reason: Reason, request: Request, policy: Policy) -> Decision:
+    return Decision(Verdict.UNTOUCHED, reason, audit=_audit(Verdict.UNTOUCHED, reason, request, policy))
 
 
 def _refusals(pod: Pod, request: Request, policy: Policy, view: View, plan: Plan) -> Iterator[Refusal]:
@@ -344,7 +348,7 @@ def _denied(refusal: Refusal, plan: Plan, request: Request, policy: Policy) -> D
 
 
 def _decision(verdict: Verdict, reason: Reason, plan: Plan, request: Request, policy: Policy) -> Decision:
-    audit: dict[str, str] = {"decision": verdict, "reason": reason, "policy": policy.digest}
+    audit = _audit(verdict, reason, request, policy)
     if plan.budget is not None:
         audit["budget"] = plan.budget.name
     if plan.claim is not None:
@@ -352,8 +356,6 @@ def _decision(verdict: Verdict, reason: Reason, plan: Plan, request: Request, po
         audit["claim-source"] = plan.claim.source
     if plan.share.text:
         audit["share"] = plan.share.text
-    if request.dry_run:
-        audit["dry-run"] = "true"
     return Decision(
         verdict=verdict,
         reason=reason,
@@ -361,3 +363,11 @@ def _decision(verdict: Verdict, reason: Reason, plan: Plan, request: Request, po
         budget=plan.budget.name if plan.budget is not None else None,
         audit=audit,
     )
+
+
+def _audit(verdict: Verdict, reason: Reason, request: Request, policy: Policy) -> dict[str, str]:
+    """What every decision tells the audit log, also one that a pod is none of ours."""
+    audit: dict[str, str] = {"decision": verdict, "reason": reason, "policy": policy.digest}
+    if request.dry_run:
+        audit["dry-run"] = "true"
+    return audit
