@@ -151,4 +151,4 @@ def test_no_order_of_admissions_and_releases_exceeds_the_arithmetic(
 def test_guaranteed_capacity_is_always_there_for_its_owner(cohort: list[Budget], held: dict[str, int]) -> None:
     for member in cohort:
         own = held.get(member.name, 0)
-        assert largest_claim(member, cohort, held) >= max(0, guaranteed(member) - own)
+        assert largest_claim(member, cohort, held) >= max(0, member.guaranteed - own)

@@ -58,36 +58,30 @@ class Charge(Struct, frozen=True, gc=False):
     priority: int = 0
     deadline_epoch_seconds: float | None = None
 
-
-def lendable(budget: Budget) -> int:
-    """What others of the cohort may use of it."""
-    if budget.lending_limit is None:
-        return budget.tokens_per_second
-    return min(budget.lending_limit, budget.tokens_per_second)
-
-
-def guaranteed(budget: Budget) -> int:
-    """What a budget never lends."""
-    return budget.tokens_per_second - lendable(budget)
+    def of(self, uid: str, name: str) -> "Charge":
+        """The same for another pod of the template."""
+        return Charge(
+            uid,
+            self.kind,
+            self.namespace,
+            name,
+            self.budget,
+            self.tokens_per_second,
+            self.limited,
+            self.holds,
+            self.priority,
+            self.deadline_epoch_seconds,
+        )
 
 
 def beyond_guaranteed(budget: Budget, held: int) -> int:
     """How much of what a budget holds comes out of the cohort's pool."""
-    return max(0, held - guaranteed(budget))
+    return max(0, held - budget.guaranteed)
 
 
 def pool(cohort: Iterable[Budget]) -> int:
     """What the budgets of a cohort lend to each other, themselves included."""
-    return sum(lendable(member) for member in cohort)
-
-
-def ceiling(budget: Budget) -> int | None:
-    """Nominal plus borrowingLimit; None where nothing but the pool limits it."""
-    if budget.cohort is None:
-        return budget.tokens_per_second
-    if budget.borrowing_limit is None:
-        return None
-    return budget.tokens_per_second + budget.borrowing_limit
+    return sum(member.tokens_per_second - member.guaranteed for member in cohort)
 
 
 def cohort_of(budget: Budget, budgets: Iterable[Budget]) -> tuple[Budget, ...]:
@@ -109,11 +103,12 @@ def largest_claim(budget: Budget, held: int, free_in_pool: int, *, may_borrow: b
     `beyond_guaranteed`. Where the pool is overdrawn (pods that came in past us), the owner may still use what is
     guaranteed to it. `may_borrow` False keeps the claim within the budget's own nominal.
     """
-    largest = max(0, guaranteed(budget) - held) + max(0, free_in_pool)
-    limit = ceiling(budget) if may_borrow else budget.tokens_per_second
-    if limit is not None:
-        largest = min(largest, limit - held)
-    return max(0, largest)
+    own = budget.guaranteed - held
+    largest = (own if own > 0 else 0) + (free_in_pool if free_in_pool > 0 else 0)
+    limit = budget.ceiling if may_borrow else budget.tokens_per_second
+    if limit is not None and limit - held < largest:
+        largest = limit - held
+    return largest if largest > 0 else 0
 
 
 def largest_claim_ever(budget: Budget, cohort_pool: int) -> int:

@@ -65,7 +65,7 @@ def for_this_pod(decision: Decision, pod: Pod, request: Request) -> Decision:
     charge = decision.charge
     if charge is None:
         return decision
-    mine = replace(charge, uid=pod.metadata.uid or "", name=request.name or pod.metadata.name or "")
+    mine = charge.of(pod.metadata.uid or "", request.name or pod.metadata.name or "")
     return replace(decision, charge=mine)
 
 

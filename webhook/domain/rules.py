@@ -180,6 +180,18 @@ class Budget(Struct, frozen=True, gc=False):
     max_bypass_seconds: Fraction = Fraction(600)
     replacement_grace_seconds: Fraction = Fraction(60)
     unknown_claim: UnknownClaim = UnknownClaim()
+    guaranteed: int = 0
+    """Follows: what is never lent, nominal less the lending limit."""
+    ceiling: int | None = None
+    """Follows: nominal plus borrowingLimit; None where nothing but the cohort's pool limits it."""
+
+    def __post_init__(self) -> None:
+        lent = self.tokens_per_second if self.lending_limit is None else self.lending_limit
+        force_setattr(self, "guaranteed", max(0, self.tokens_per_second - lent))
+        if self.cohort is None:
+            force_setattr(self, "ceiling", self.tokens_per_second)
+        elif self.borrowing_limit is not None:
+            force_setattr(self, "ceiling", self.tokens_per_second + self.borrowing_limit)
 
 
 class KueueQueue(Struct, frozen=True, gc=False):
