@@ -10,7 +10,6 @@ from webhook.domain.budgets import (
     Room,
     beyond_guaranteed,
     cohort_of,
-    guaranteed,
     largest_claim_ever,
     ledger_key,
     pool,
