@@ -4,10 +4,10 @@ VENV := .venv
 BIN := $(VENV)/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help install dev demo test lint format bench lock clean
+.PHONY: help install dev demo test test-cluster cluster cluster-assets lint format bench lock clean
 
 help: ## show this
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 $(BIN)/python:
 	@$(PYTHON) -c 'import sys; sys.exit("Tollgate needs Python 3.11 or newer, this is " + sys.version.split()[0] + "; try: make PYTHON=python3.12 " if sys.version_info < (3, 11) else 0)'
@@ -31,6 +31,15 @@ demo: $(VENV)/.runtime ## send the pods of examples/ through a real TLS webhook 
 
 test: $(VENV)/.dev ## all tests that need no cluster
 	$(BIN)/python -m pytest -n auto
+
+test-cluster: $(VENV)/.dev ## tests against a real API server, Kueue and an autoscaler, built when needed (minutes, once)
+	$(BIN)/python -m pytest tests/cluster -n 0
+
+cluster: $(VENV)/.dev ## a cluster on this machine to try things in, until Ctrl-C
+	@exec $(BIN)/python -m tests.cluster.harness
+
+cluster-assets: $(VENV)/.dev ## build all that the two above may need, and say where it is
+	$(BIN)/python -m tests.cluster.assets
 
 lint: $(VENV)/.dev ## ruff, mypy --strict, import-linter
 	$(BIN)/ruff format --check .

@@ -8,7 +8,7 @@ import os
 from collections.abc import Generator, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Protocol
 
 import pytest
 
@@ -55,17 +55,28 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
         terminalreporter.write_line(f"cluster logs kept: {logs}")
 
 
-@pytest.hookimpl(wrapper=True)
-def pytest_fixture_setup(fixturedef: Any, request: pytest.FixtureRequest) -> Generator[None, object, object]:
-    """What keeps a cluster from starting is one line: a skip where this machine lacks something, in CI a failure."""
+class AssetsOrSkip(Assets):
+    """A program that cannot be had is one line: a skip where this machine lacks something, in CI a failure."""
+
+    def get(self, name: str) -> Path:
+        with _skipping():
+            return super().get(name)
+
+    def files(self, name: str) -> Path:
+        with _skipping():
+            return super().files(name)
+
+
+@contextmanager
+def _skipping() -> Iterator[None]:
     try:
-        return (yield)
+        yield
     except Unavailable as error:
         line = f"{error}; {HOW_TO_GET}"
         if os.environ.get("CI") == "true":
             pytest.fail(f"in CI the cluster tests must run: {line}", pytrace=False)
         pytest.skip(line)
-    except (BuildFailed, HarnessError) as error:
+    except BuildFailed as error:
         pytest.fail(str(error), pytrace=False)
 
 
@@ -81,7 +92,7 @@ def assets(pytestconfig: pytest.Config) -> Assets:
         with capture.global_and_fixture_disabled():
             print(f"\n{line}", end="", flush=True)
 
-    return Assets(say=say)
+    return AssetsOrSkip(say=say)
 
 
 @pytest.fixture(scope="session")
@@ -128,7 +139,10 @@ def _started(assets: Assets, config: pytest.Config) -> Iterator[Cluster]:
     try:
         cluster.start()
         yield cluster
-    except BaseException:
+    except HarnessError as error:
+        config.stash[_failed] = True
+        pytest.fail(str(error), pytrace=False)
+    except Exception:
         config.stash[_failed] = True
         raise
     finally:

@@ -43,7 +43,7 @@ class Balancer:
         self._thread.start()
         self._ready: dict[Backend, bool] = {}
         self._turn = 0
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._writers: set[asyncio.StreamWriter] = set()
         self.port = self._call(self._start())
 
     def add(self, backend: Backend) -> None:
@@ -72,21 +72,18 @@ class Balancer:
 
     async def _start(self) -> int:
         self._server = await asyncio.start_server(self._serve, LOOPBACK, 0)
-        self._keep(self._probe())
+        self._probing = self._loop.create_task(self._probe())
         port: int = self._server.sockets[0].getsockname()[1]
         return port
 
     async def _stop(self) -> None:
         self._server.close()
-        tasks = list(self._tasks)
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
-
-    def _keep(self, work: Coroutine[Any, Any, None]) -> None:
-        task = self._loop.create_task(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        self._probing.cancel()
+        await asyncio.gather(self._probing, return_exceptions=True)
+        while self._writers:  # what is connected ends by itself once its ends are gone
+            for writer in self._writers:
+                writer.transport.abort()
+            await asyncio.sleep(0)
 
     async def _look_at(self, backend: Backend) -> None:
         self._ready[backend] = await _is_ready(backend.ops_port)
@@ -104,19 +101,18 @@ class Balancer:
                     self._ready[backend] = ready
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        task = asyncio.current_task()
-        if task is not None:
-            self._tasks.add(task)
-            task.add_done_callback(self._tasks.discard)
         server = await self._connect()
         if server is None:
             _reset(writer)
             return
         server_reader, server_writer = server
+        ends = {writer, server_writer}
+        self._writers |= ends
         try:
             await asyncio.gather(_pump(reader, server_writer), _pump(server_reader, writer))
         finally:
-            for end in (writer, server_writer):
+            self._writers -= ends
+            for end in ends:
                 end.close()
 
     async def _connect(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter] | None:

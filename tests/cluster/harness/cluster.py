@@ -17,10 +17,10 @@ from typing import Any
 from tests.cluster.assets.build import Assets
 from tests.cluster.harness import controlplane, karpenter, kueue, nodes, tollgate
 from tests.cluster.harness.accounts import ADMIN_GROUP, NODES_GROUP, Account, Accounts
-from tests.cluster.harness.api import Object
 from tests.cluster.harness.audit import AuditLog
-from tests.cluster.harness.component import LOOPBACK, Component, Program
+from tests.cluster.harness.component import LOOPBACK, Component, Program, check_free
 from tests.cluster.harness.credentials import Authority
+from tests.cluster.harness.documents import has_condition
 from tests.cluster.harness.errors import HarnessError
 from tests.cluster.harness.kinds import NAMESPACE, NODE, SERVICE_ACCOUNT
 from tests.cluster.harness.rundir import RunDirectory
@@ -59,7 +59,7 @@ class Cluster:
         try:
             self._start()
         except BaseException:
-            self.stop(keep_logs=True)
+            self.stop(keep_logs=bool(self.components))
             raise
 
     def need(self, *names: str) -> None:
@@ -71,6 +71,8 @@ class Cluster:
             "kwok": self._start_kwok,
             "kueue": self._start_kueue,
         }
+        if "kueue" in missing:
+            self._set_up_kueue()
         with ThreadPoolExecutor(len(OPTIONAL)) as several:
             for started in [several.submit(starters[name]) for name in missing]:
                 started.result()
@@ -148,7 +150,7 @@ class Cluster:
         """A fake node with these resources beside cpu, memory and pods; waits until it is Ready."""
         self.need("kwok")
         self.admin.api.create(nodes.node(name, resources, labels))
-        wait_for(f"node {name} is Ready", lambda: _ready(self.admin.api.get(NODE, name)))
+        wait_for(f"node {name} is Ready", lambda: has_condition(self.admin.api.get(NODE, name), "Ready"))
         return name
 
     # Others in the cluster.
@@ -199,6 +201,8 @@ class Cluster:
     # How each is started.
 
     def _start(self) -> None:
+        if self._port:
+            check_free(self._port, "the API server", "give another, or none for any free one")
         programs = {name: self._assets.get(name) for name in ("etcd", "kube-apiserver")}
         authority = Authority("kubernetes")
         etcd = self._launch("etcd", controlplane.etcd(programs["etcd"], self.run))
@@ -229,12 +233,19 @@ class Cluster:
         account = self.service_account(nodes.NAMESPACE, nodes.SERVICE_ACCOUNT)
         self._launch("kwok", nodes.kwok(program, files, self.run, account))
 
-    def _start_kueue(self) -> None:
+    def _set_up_kueue(self) -> None:
         program, files = self._assets.get("kueue"), self._assets.files("kueue")
-        started = self._kueue = kueue.Kueue(program, files, self.kubectl(), self.run)
-        started.set_up(self.admin.api)
-        account = self.service_account(kueue.NAMESPACE, kueue.SERVICE_ACCOUNT)
-        self._launch("kueue", started.program(account, self.admin.api))
+        self._kueue = kueue.Kueue(program, files, self.kubectl(), self.run)
+        self._kueue.set_up(self.admin.api)
+        if "controllers" in self.components:
+            # The garbage collector looks for new kinds every 30 s, and until then no Workload goes with its pod.
+            self.components["controllers"].kill()
+            self.components["controllers"].start()
+
+    def _start_kueue(self) -> None:
+        if self._kueue is not None:
+            account = self.service_account(kueue.NAMESPACE, kueue.SERVICE_ACCOUNT)
+            self._launch("kueue", self._kueue.program(account, self.admin.api))
 
     def _launch(self, name: str, program: Program) -> Component:
         component = self.components[name] = Component(program, self.run.logs)
@@ -259,17 +270,15 @@ class Cluster:
 
 @contextmanager
 def running(assets: Assets, *, keep_logs: Callable[[], bool] = lambda: False, **how: Any) -> Iterator[Cluster]:
-    """A cluster for as long as the block lasts. An error in it keeps the logs, and so does `keep_logs`."""
+    """A cluster for as long as the block lasts. An error in it keeps the logs (Ctrl-C is none), as does `keep_logs`."""
     cluster = Cluster(assets, **how)
     cluster.start()
     try:
         yield cluster
+    except KeyboardInterrupt:
+        cluster.stop()
+        raise
     except BaseException:
         cluster.stop(keep_logs=True)
         raise
     cluster.stop(keep_logs=keep_logs())
-
-
-def _ready(node: Object) -> bool:
-    conditions = node.get("status", {}).get("conditions", [])
-    return any(condition["type"] == "Ready" and condition["status"] == "True" for condition in conditions)

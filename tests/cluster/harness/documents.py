@@ -33,6 +33,12 @@ def of_kinds(documents: Iterable[Object], *kinds: str) -> list[Object]:
     return [document for kind in kinds for document in documents if document["kind"] == kind]
 
 
+def has_condition(document: Object, name: str) -> bool:
+    """Whether its status says that this condition is True."""
+    conditions = document.get("status", {}).get("conditions") or ()
+    return any(condition["type"] == name and condition["status"] == "True" for condition in conditions)
+
+
 class _Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]
     """Reads scalars as kubectl does where it matters: `=` is a string, dates stay text."""
 

@@ -13,7 +13,7 @@ from tests.cluster.harness import probes
 from tests.cluster.harness.accounts import Account
 from tests.cluster.harness.api import Api, Object
 from tests.cluster.harness.component import Ports, Program
-from tests.cluster.harness.documents import read_all
+from tests.cluster.harness.documents import has_condition, read_all
 from tests.cluster.harness.kinds import CUSTOM_RESOURCE_DEFINITION
 from tests.cluster.harness.process import Process
 from tests.cluster.harness.rundir import RunDirectory
@@ -120,5 +120,4 @@ def _rights(templates: Path) -> list[Object]:
 
 
 def _established(admin: Api, name: str) -> bool:
-    conditions = admin.get(CUSTOM_RESOURCE_DEFINITION, name).get("status", {}).get("conditions", [])
-    return any(condition["type"] == "Established" and condition["status"] == "True" for condition in conditions)
+    return has_condition(admin.get(CUSTOM_RESOURCE_DEFINITION, name), "Established")

@@ -15,7 +15,7 @@ from tests.cluster.harness.accounts import Account
 from tests.cluster.harness.api import Api, Object
 from tests.cluster.harness.component import LOOPBACK, Ports, Program
 from tests.cluster.harness.credentials import Authority
-from tests.cluster.harness.documents import kustomized, of_kinds, parsed
+from tests.cluster.harness.documents import has_condition, kustomized, of_kinds, parsed
 from tests.cluster.harness.kinds import CLUSTER_QUEUE, CUSTOM_RESOURCE_DEFINITION, LOCAL_QUEUE, RESOURCE_FLAVOR
 from tests.cluster.harness.process import Process
 from tests.cluster.harness.rundir import RunDirectory
@@ -132,7 +132,7 @@ def queue(admin: Api, namespace: str, name: str, quotas: Mapping[str, str], **sp
     group = {"coveredResources": list(quotas), "flavors": [{"name": full, "resources": resources}]}
     admin.apply(_object(CLUSTER_QUEUE, full, None, {"namespaceSelector": {}, "resourceGroups": [group], **spec}))
     admin.apply(_object(LOCAL_QUEUE, name, namespace, {"clusterQueue": full}))
-    wait_for(f"ClusterQueue {full} is active", lambda: _condition(admin.get(CLUSTER_QUEUE, full), "Active"))
+    wait_for(f"ClusterQueue {full} is active", lambda: has_condition(admin.get(CLUSTER_QUEUE, full), "Active"))
 
 
 def _object(kind: tuple[str, str], name: str, namespace: str | None, spec: Mapping[str, object]) -> Object:
@@ -141,14 +141,9 @@ def _object(kind: tuple[str, str], name: str, namespace: str | None, spec: Mappi
 
 
 def _established(admin: Api, name: str) -> bool:
-    return _condition(admin.get(CUSTOM_RESOURCE_DEFINITION, name), "Established")
+    return has_condition(admin.get(CUSTOM_RESOURCE_DEFINITION, name), "Established")
 
 
 def _served(admin: Api) -> bool:
     answer = admin.send("GET", f"/apis/{CLUSTER_QUEUE.api_version}")
     return answer.ok and "Workload" in {resource["kind"] for resource in answer.body["resources"]}
-
-
-def _condition(document: Object, name: str) -> bool:
-    conditions = document.get("status", {}).get("conditions", [])
-    return any(condition["type"] == name and condition["status"] == "True" for condition in conditions)

@@ -14,7 +14,7 @@ T = TypeVar("T")
 
 
 def wait_for(what: str, look: Callable[[], T | None], *, timeout_seconds: float = TIMEOUT_SECONDS) -> T:
-    """The first answer of `look` that is not None or False. An AssertionError of it is the reason why not yet.
+    """The first answer of `look` that is true. An AssertionError of it is the reason why not yet.
 
     Raises AssertionError with `what` and the last reason.
     """
@@ -25,7 +25,7 @@ def wait_for(what: str, look: Callable[[], T | None], *, timeout_seconds: float 
             found = look()
         except AssertionError as error:
             found, reason = None, f": {error}"
-        if found is not None and found is not False:
+        if found:
             return found
         if time.monotonic() > end:
             raise AssertionError(f"not within {timeout_seconds:g} s: {what}{reason}")
