@@ -224,6 +224,19 @@ def test_match_expressions(expression: str, path: str, words: list[str]) -> None
             "queues[0].kueue.priorityClass",
             ["a DNS subdomain"],
         ),
+        (
+            "queues:\n- {selector: {podSelector: {matchLabels: {kueue.x-k8s.io/queue-name: a}}}, kai: {queue: b}}\n",
+            "queues[0].selector.podSelector",
+            ["selects by kueue.x-k8s.io/queue-name", "queue rules write", "onOther"],
+        ),
+        (
+            (
+                "queues:\n- kai: {queue: b}\n  selector: {podSelector: {matchExpressions: [{key: kai.scheduler/queue, "
+                "operator: DoesNotExist}]}}\n"
+            ),
+            "queues[0].selector.podSelector",
+            ["selects by kai.scheduler/queue"],
+        ),
         ("queues:\n- {selector: {}, kai: {}}\n", "queues[0].kai.queue", ["is missing"]),
         ("queues:\n- {selector: {}, kai: {queue: a_b}}\n", "queues[0].kai.queue", ["a DNS label"]),
         ("queues:\n- {selector: {}, kai: {queue: a}, onOther: Kepe}\n", "queues[0].onOther", ["did you mean Keep?"]),

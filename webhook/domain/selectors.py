@@ -46,6 +46,11 @@ class LabelSelector(Struct, frozen=True, gc=False):
     match_labels: tuple[tuple[str, str], ...] = ()
     match_expressions: tuple[Expression, ...] = ()
 
+    @property
+    def keys(self) -> frozenset[str]:
+        """The labels that are looked at."""
+        return frozenset((*(key for key, _ in self.match_labels), *(one.key for one in self.match_expressions)))
+
     def matches(self, labels: Mapping[str, str]) -> bool:
         """Whether the labels satisfy every requirement; an empty selector matches everything."""
         for key, value in self.match_labels:

@@ -2,7 +2,9 @@
 
 from typing import Final
 
+from webhook.domain.keys import KAI_QUEUE, KUEUE_PRIORITY_CLASS, KUEUE_QUEUE
 from webhook.domain.rules import KaiQueue, KueueQueue, OnOther, QueueRule
+from webhook.domain.selectors import Selector
 from webhook.policy import names
 from webhook.policy.kinds import Choice, Text
 from webhook.policy.records import Field, Given, Record
@@ -43,7 +45,18 @@ KAI: Final = Record(
 )
 
 
+_WRITTEN: Final = frozenset({KUEUE_QUEUE, KUEUE_PRIORITY_CLASS, KAI_QUEUE})
+"""Labels that queue rules write. Were they selected by too, another rule might take a pod once its label is written."""
+
+
 def _check_rule(given: Given, at: At) -> None:
+    selector = given.get("selector")
+    if isinstance(selector, Selector) and selector.pod_selector is not None:
+        for key in sorted(_WRITTEN & selector.pod_selector.keys):
+            at.down("selector").down("podSelector").error(
+                f"selects by {key}, which queue rules write themselves; select by namespaces or by other labels (what "
+                "becomes of a queue that the tenant wrote is said by onOther)"
+            )
     if given.written.isdisjoint(("kueue", "kai")):
         at.error("names no queue; add kueue: {localQueue: NAME} or kai: {queue: NAME}")
 

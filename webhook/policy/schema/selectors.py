@@ -76,8 +76,7 @@ def _check_pod_labels(given: Given, at: At) -> None:
     selector = given.get("pod_selector")
     if not isinstance(selector, LabelSelector):
         return
-    keys = {key for key, _ in selector.match_labels} | {expression.key for expression in selector.match_expressions}
-    if BUDGET_LABEL in keys:
+    if BUDGET_LABEL in selector.keys:
         at.down("podSelector").error(
             f"selects by {BUDGET_LABEL}, which Tollgate writes itself by this policy; select by namespaces or by other "
             "labels"
