@@ -11,6 +11,7 @@ import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -134,6 +135,8 @@ class Cluster:
         """A person who may edit these namespaces, known by a client certificate."""
         for namespace in namespaces:
             self._bind(name, namespace)
+            if "controllers" in self.components:  # one of them fills the role
+                wait_for(f"{name} may work in {namespace}", partial(self._may_work, name, namespace))
         return self._accounts.by_certificate(name, namespace=namespaces[0] if namespaces else "default")
 
     def service_account(self, namespace: str, name: str) -> Account:
@@ -254,6 +257,18 @@ class Cluster:
 
     def _has_account(self, namespace: str) -> bool:
         return self.admin.api.find(SERVICE_ACCOUNT, "default", namespace) is not None
+
+    def _may_work(self, user: str, namespace: str) -> bool:
+        """Whether the API server's authorizer, which watches roles and bindings, knows of it."""
+        group = "authorization.k8s.io"
+        attributes = {"verb": "create", "group": "apps", "resource": "deployments", "namespace": namespace}
+        review = {
+            "apiVersion": f"{group}/v1",
+            "kind": "SubjectAccessReview",
+            "metadata": {},
+            "spec": {"user": user, "resourceAttributes": attributes},
+        }
+        return bool(self.admin.api.create(review)["status"]["allowed"])
 
     def _bind(self, user: str, namespace: str) -> None:
         group = "rbac.authorization.k8s.io"
