@@ -88,6 +88,7 @@ KUEUE_KINDS: Final[Mapping[str, KueuePods]] = MappingProxyType(
 )
 
 DAEMON_SET: Final = "DaemonSet.apps"
+STATEFUL_SET: Final = "StatefulSet.apps"
 POD: Final = "Pod"
 NODE: Final = "Node"
 
