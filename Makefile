@@ -35,8 +35,8 @@ test: $(VENV)/.dev ## all tests that need no cluster
 test-cluster: $(VENV)/.dev ## tests against a real API server, Kueue and an autoscaler, built when needed (minutes, once)
 	$(BIN)/python -m pytest tests/cluster -n 0
 
-cluster: $(VENV)/.dev ## a cluster on this machine to try things in, until Ctrl-C
-	@exec $(BIN)/python -m tests.cluster.harness
+cluster: $(VENV)/.dev ## a cluster on this machine to try things in, until Ctrl-C (ARGS="--port 6443 --policy FILE")
+	@exec $(BIN)/python -m tests.cluster.harness $(ARGS)
 
 cluster-assets: $(VENV)/.dev ## build all that the two above may need, and say where it is
 	$(BIN)/python -m tests.cluster.assets

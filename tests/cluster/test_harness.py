@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from tests.cluster.assets.build import Assets
+from tests.cluster.harness.api import warning_texts
 from tests.cluster.harness.balancer import Backend, Balancer
 from tests.cluster.harness.cluster import Cluster
 from tests.cluster.harness.component import LOOPBACK, Component, Ports, Program, free_port
@@ -275,6 +276,19 @@ def test_a_person_s_cluster_ends_with_ctrl_c_and_leaves_nothing(assets: Assets, 
     assert any("export KUBECONFIG=" in line for line in said)
     assert not any(is_alive(pid) for pid in children)
     assert [list(root.iterdir()) for root in tmp_path.iterdir()] == [[]]
+
+
+@pytest.mark.parametrize(
+    ("header", "texts"),
+    [
+        ('299 - "held: budget x, 1 of 2"', ["held: budget x, 1 of 2"]),
+        (r'299 - "say \"hi\" \\ twice"', ['say "hi" \\ twice']),
+        ('299 - "one", 299 - "two"', ["one", "two"]),
+        ("", []),
+    ],
+)
+def test_warnings_are_read_as_they_were_written(header: str, texts: list[str]) -> None:
+    assert warning_texts(header) == texts
 
 
 def test_free_ports_are_free() -> None:

@@ -25,6 +25,7 @@ class Assets:
     def __init__(self, root: Path | None = None, say: Callable[[str], None] = lambda line: None) -> None:
         self.root = root or cache.default_root()
         self._say = say
+        self._found: dict[str, Path] = {}
 
     def get(self, name: str) -> Path:
         """The path of the program; KUBEBUILDER_ASSETS is asked first for what it can hold."""
@@ -41,6 +42,11 @@ class Assets:
         return self._entry(PROGRAMS[name]) / "files"
 
     def _entry(self, program: Program) -> Path:
+        if program.name not in self._found:
+            self._found[program.name] = self._find(program)
+        return self._found[program.name]
+
+    def _find(self, program: Program) -> Path:
         kind = f"{program.version}-{program.digest}"
         go = golang.on_this_machine() or golang.kept(self.root)
         if go is None:  # what is there needs no Go any more

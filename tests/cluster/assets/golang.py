@@ -20,7 +20,14 @@ def environment() -> dict[str, str]:
     """For the go command: static binaries for this machine, from these modules and nobody else's settings."""
     foreign = ("GOFLAGS", "GOOS", "GOARCH", "GOWORK", "GOEXPERIMENT", "GOBIN")
     kept = {name: value for name, value in os.environ.items() if name not in foreign}
-    return {**kept, "CGO_ENABLED": "0", "GOWORK": "off", "GO111MODULE": "on", "GOFLAGS": "-mod=readonly"}
+    return {
+        **kept,
+        "CGO_ENABLED": "0",
+        "GOWORK": "off",
+        "GO111MODULE": "on",
+        "GOFLAGS": "-mod=readonly",
+        "GOTOOLCHAIN": "auto",
+    }
 
 
 def on_this_machine() -> str | None:

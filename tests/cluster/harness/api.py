@@ -181,7 +181,7 @@ class Api:
         except urllib3.exceptions.HTTPError as error:
             self._check()  # where the server ended, that is the better line
             raise HarnessError(f"{method} {path}: no answer from {self._credentials.server}: {error}") from None
-        warnings = tuple(text for value in response.headers.getlist("Warning") for text in _warning_texts(value))
+        warnings = tuple(text for value in response.headers.getlist("Warning") for text in warning_texts(value))
         return Answer(response.status, _decoded(response), warnings, response.headers)
 
     def close(self) -> None:
@@ -224,7 +224,7 @@ def _decoded(response: urllib3.BaseHTTPResponse) -> Object:
     return {"message": response.data.decode(errors="replace").strip()}
 
 
-def _warning_texts(header: str) -> "list[str]":
+def warning_texts(header: str) -> "list[str]":
     """`299 - "text"`, several joined by commas (RFC 7234, 5.5)."""
     texts, position = [], 0
     while (start := header.find('"', position)) >= 0:

@@ -16,6 +16,9 @@ from tests.cluster.harness.rundir import RunDirectory
 
 ISSUER = "https://kubernetes.default.svc"
 SERVICE_NETWORK = "10.96.0.0/16"
+AUDIT_LOG_MIB = 4096
+"""Never rotated while a test reads it; the default is 100."""
+
 SERVER_NAMES = (LOOPBACK, "localhost", "kubernetes.default.svc", "10.96.0.1")
 
 OMITTED_CONTROLLERS = ("nodelifecycle", "node-ipam-controller", "cloud-node-lifecycle-controller")
@@ -82,6 +85,7 @@ def api_server(
             "--allow-privileged",
             f"--audit-policy-file={audit_policy}",
             f"--audit-log-path={run.logs / 'audit.jsonl'}",
+            f"--audit-log-maxsize={AUDIT_LOG_MIB}",
             "--profiling=false",
         ]
 

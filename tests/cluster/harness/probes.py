@@ -9,6 +9,7 @@ from functools import cache
 from tests.cluster.harness.component import LOOPBACK
 
 ANSWER_SECONDS = 2.0
+TEXT_SECONDS = 10.0
 
 _MAX_REASON = 200
 
@@ -31,10 +32,21 @@ def _trusting() -> ssl.SSLContext:
     return context
 
 
+def text(port: int, path: str) -> str:
+    """What is there, over plain HTTP. Raises OSError."""
+    with _opener(None).open(f"http://{LOOPBACK}:{port}{path}", timeout=TEXT_SECONDS) as answer:
+        content: bytes = answer.read()
+        return content.decode()
+
+
+def _opener(context: ssl.SSLContext | None) -> urllib.request.OpenerDirector:
+    """Past any proxy of this machine."""
+    return urllib.request.build_opener(urllib.request.ProxyHandler({}), urllib.request.HTTPSHandler(context=context))
+
+
 def _get(url: str, context: ssl.SSLContext | None) -> str | None:
-    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}), urllib.request.HTTPSHandler(context=context))
     try:
-        with opener.open(url, timeout=ANSWER_SECONDS):
+        with _opener(context).open(url, timeout=ANSWER_SECONDS):
             return None
     except urllib.error.HTTPError as error:
         with error:

@@ -3,13 +3,13 @@
 import os
 import re
 import sys
-import urllib.request
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
 import msgspec
 
+from tests.cluster.harness import probes
 from tests.cluster.harness.api import Api, Object
 from tests.cluster.harness.balancer import Backend, Balancer
 from tests.cluster.harness.component import LOOPBACK, Component, Ports, Program
@@ -53,9 +53,7 @@ class Server:
 
     def metrics(self) -> str:
         """The text of /metrics."""
-        with urllib.request.urlopen(f"http://{LOOPBACK}:{self.backend.ops_port}/metrics", timeout=10) as answer:
-            text: str = answer.read().decode()
-            return text
+        return probes.text(self.backend.ops_port, "/metrics")
 
     def log(self) -> list[Object]:
         """The lines of its log since its start."""
@@ -181,7 +179,9 @@ class Tollgate:
         def ready(_ports: Ports, process: Process) -> str | None:
             return None if '"msg":"ready: ' in process.said() else "it has not said that it is"
 
-        env = {**os.environ, "PYTHONPATH": str(TREE)}  # this tree, whatever is installed
+        # This tree, whatever is installed; and no option that somebody has set for another server.
+        kept = {name: value for name, value in os.environ.items() if not name.startswith("TOLLGATE_")}
+        env = {**kept, "PYTHONPATH": str(TREE)}
         ports = {"webhook": 0, "ops": 0}
         return Program(name=name, command=command, ready=ready, ports=ports, env=env, stop_seconds=DRAIN_SECONDS)
 
