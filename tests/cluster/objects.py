@@ -47,3 +47,31 @@ def policy(
     if queue is not None:
         document["queues"] = [{"selector": {"namespaces": [namespace]}, "kueue": {"localQueue": queue}}]
     return json.dumps(document)
+
+
+def merged(*policies: str) -> str:
+    """One policy with the budgets and queues of these, in their order."""
+    first, *others = (json.loads(text) for text in policies)
+    for key in ("budgets", "queues"):
+        found = [entry for document in (first, *others) for entry in document.get(key, [])]
+        if found:
+            first[key] = found
+    return json.dumps(first)
+
+
+def gates(pod: Object) -> set[str]:
+    """The names of a pod's scheduling gates."""
+    return {gate["name"] for gate in pod["spec"].get("schedulingGates", [])}
+
+
+def no_room(budget: str, claim: int, *, reserved: int, nominal: int) -> str:
+    """What is said of a pod that finds a budget without a cohort full. Standalone, all that pods hold is reserved."""
+    return (
+        f"budget {budget} has no room: claims {claim} tokens/s, used 0 + reserved {reserved} of {nominal}, "
+        f"has no cohort to borrow from; lower replicas or raise budgets[{budget}].tokensPerSecond"
+    )
+
+
+def denied(entry: str, message: str) -> str:
+    """How the API server passes on the message of one of our webhooks."""
+    return f'admission webhook "{entry}.tollgate.dev" denied the request: {message}'
