@@ -66,3 +66,14 @@ def test_outside_enforce_a_charge_is_told_with_its_mode() -> None:
 def test_who_asked_is_named_also_where_nobody_is() -> None:
     assert messages.who_asked(Requester("alice")) == "alice"
     assert messages.who_asked(Requester("")) == messages.who_asked(None) == "an unnamed user"
+
+
+def test_keys_of_kueue_s_own_are_told_all_and_how_else_they_may_have_come() -> None:
+    asked = Requester("alice")
+    assert messages.keys_refused(("metadata.labels[a]",), asked, kueue_ran=False) == (
+        "metadata.labels[a] is set by Kueue alone, not by alice; remove it from the pod"
+    )
+    assert messages.keys_refused(("metadata.labels[a]", "metadata.annotations[b]"), asked, kueue_ran=True) == (
+        "metadata.labels[a], metadata.annotations[b] are set by Kueue alone, not by alice; remove them from the pod, "
+        "or, if Kueue's webhook wrote them, let Tollgate's configuration sort before Kueue's"
+    )

@@ -5,7 +5,7 @@ import pytest
 from webhook.domain import keys
 from webhook.domain.decide import refuse_keys
 from webhook.domain.outcome import Verdict
-from webhook.domain.pod import Metadata, OwnerReference, Pod
+from webhook.domain.pod import Metadata, OwnerReference, Pod, SchedulingGate, Spec
 from webhook.domain.rules import Policy
 from webhook.domain.view import Request, Requester
 from webhook.domain.who import forbidden_keys, is_exempt, is_owner_controller, ownership
@@ -101,6 +101,14 @@ def test_the_keys_entry_refuses_whoever_reaches_it_but_the_accounts_that_the_pol
 ) -> None:
     decision = refuse_keys(Pod(Metadata(labels={keys.KUEUE_MANAGED: "true"})), asked_by(username), POLICY)
     assert decision.verdict is verdict
+
+
+@pytest.mark.parametrize(("gate", "told"), [(keys.KUEUE_GATE, True), ("example.com/other", False)])
+def test_where_kueue_was_asked_before_us_the_refusal_of_its_keys_says_so(gate: str, told: bool) -> None:
+    pod = Pod(Metadata(labels={keys.KUEUE_MANAGED: "true"}), Spec(scheduling_gates=[SchedulingGate(gate)]))
+    decision = refuse_keys(pod, asked_by("alice"), POLICY)
+    assert decision.verdict is Verdict.DENY
+    assert ("let Tollgate's configuration sort before Kueue's" in decision.message) is told
 
 
 def test_offline_a_controllers_pod_may_carry_what_kueue_wrote_into_its_template() -> None:

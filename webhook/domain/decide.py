@@ -159,8 +159,8 @@ def refuse_keys(pod: Pod, request: Request, policy: Policy) -> Decision:
     if request.requester is not None and is_added_controller(request.requester, policy):
         return Decision(Verdict.UNTOUCHED, Reason.CHECKED)
     found = forbidden_keys(pod, request, policy)
-    named = ", ".join(found) if found else "a key of Kueue's own"
-    message = f"{named} is set by Kueue alone, not by {messages.who_asked(request.requester)}; remove it from the pod"
+    # Behind Kueue's gate the keys may be Kueue's own: then its webhook ran before ours, and the tenant wrote nothing.
+    message = messages.keys_refused(found, request.requester, kueue_ran=keys.KUEUE_GATE in pod.gates)
     audit = _audit(Verdict.DENY, Reason.FORBIDDEN_KEY, request, policy)
     return Decision(verdict=Verdict.DENY, reason=Reason.FORBIDDEN_KEY, message=message, audit=audit)
 

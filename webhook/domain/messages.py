@@ -67,6 +67,16 @@ def would_hold(message: str) -> str:
     return f"mode Warn: Enforce would hold this: {message.removeprefix(_HELD)}"
 
 
+def keys_refused(fields: tuple[str, ...], requester: Requester | None, *, kueue_ran: bool) -> str:
+    """Denied for keys of Kueue's own. `kueue_ran`: they may be there because Kueue's webhook was asked before ours."""
+    verb, them = ("is", "it") if len(fields) < 2 else ("are", "them")
+    named = ", ".join(fields) if fields else "a key of Kueue's own"
+    message = f"{named} {verb} set by Kueue alone, not by {who_asked(requester)}; remove {them} from the pod"
+    if not kueue_ran:
+        return message
+    return f"{message}, or, if Kueue's webhook wrote {them}, let Tollgate's configuration sort before Kueue's"
+
+
 def who_asked(requester: Requester | None) -> str:
     """The user for a message about who may do what."""
     return requester.username if requester is not None and requester.username else "an unnamed user"
