@@ -29,6 +29,7 @@ QUOTA = 4
 def server(cluster: Cluster) -> Iterator[None]:
     """One server for all: each test has a namespace, a queue and a budget of its own."""
     cluster.add_node(cluster.unique("gpu"), {GPU: "32"})
+    cluster.kueue_gates()
     for namespace in (DENY, REPLICAS, HOLD, GATED):
         cluster.namespace(namespace)
         cluster.queue(namespace, QUEUE, {GPU: str(QUOTA)})
@@ -169,6 +170,7 @@ def test_a_held_pod_stays_behind_our_gate_when_kueue_has_admitted_it(cluster: Cl
 
     wait_for("Kueue takes its gates away, and not ours", only_ours)
     assert has_condition(workload(cluster, made), "Admitted")
+    wait_for("quota is idle meanwhile: this Kueue was not told of our gate", lambda: reserved(cluster, HOLD) == "1")
     stays("it is gated", lambda: only_ours() and phase(ana, "held", HOLD) == "Pending")
     assert "nodeName" not in ana.api.get(POD, "held", HOLD)["spec"]
 
