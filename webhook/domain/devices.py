@@ -64,7 +64,8 @@ class Reading(Struct):
     """What one unit of nvidia.com/gpu and of renamed resources is."""
     extra: frozenset[str]
     problems: list[Problem]
-    warnings: list[str]
+    warnings: dict[str, None]
+    """In order, each once; no list, since a tenant can cause as many as a pod has resource names."""
 
     @property
     def smallest_mib(self) -> int | None:
@@ -73,15 +74,14 @@ class Reading(Struct):
 
     def warn(self, message: str) -> None:
         """Each warning once."""
-        if message not in self.warnings:
-            self.warnings.append(message)
+        self.warnings[message] = None
 
 
 def count(pod: Pod, reading: Reading) -> Count:
     """The GPUs that the pod's resources ask for."""
     running: list[dict[str, Held]] = []
     containers: list[ContainerGpus] = []
-    init_steps: list[dict[str, int | Fraction]] = []
+    init_peaks: dict[str, int | Fraction] = {}
     sidecars: dict[str, int | Fraction] = {}
     for index, container in enumerate(pod.spec.init_containers or ()):
         held = _held(container, f"spec.initContainers[{index}]", reading)
@@ -90,43 +90,45 @@ def count(pod: Pod, reading: Reading) -> Count:
             running.append(held)
             if held:
                 containers.append(_together(container.name, held))
-        elif held:
-            step = dict(sidecars)
-            _add(step, held)
-            init_steps.append(step)
+        else:
+            # What the sidecars before it hold besides is no peak: they hold it, and perhaps more, to the end.
+            for name, one in held.items():
+                init_peaks[name] = max(init_peaks.get(name, 0), sidecars.get(name, 0) + _amount(one))
     for index, container in enumerate(pod.spec.containers or ()):
         held = _held(container, f"spec.containers[{index}]", reading)
         if held:
             running.append(held)
             containers.append(_together(container.name, held))
-    if not running and not init_steps:
+    if not running and not init_peaks:
         return Count(problems=tuple(reading.problems), warnings=tuple(reading.warnings))
     return Count(
         containers=tuple(containers),
-        counted=Fraction(sum(_effective(running, init_steps).values())),
+        counted=Fraction(sum(_effective(running, init_peaks).values())),
         problems=tuple(reading.problems),
         warnings=tuple(reading.warnings),
-        resources=frozenset().union(*running, *init_steps),
+        resources=frozenset().union(*running, init_peaks),
     )
 
 
 def _effective(
-    running: Iterable[Mapping[str, Held]], init_steps: Iterable[Mapping[str, int | Fraction]]
+    running: Iterable[Mapping[str, Held]], init_peaks: Mapping[str, int | Fraction]
 ) -> dict[str, int | Fraction]:
     """PodRequests of component-helpers/resource: for each name the sum of what runs, or the largest init step."""
     effective: dict[str, int | Fraction] = {}
     for held in running:
         _add(effective, held)
-    for step in init_steps:
-        for name, amount in step.items():
-            effective[name] = max(effective.get(name, 0), amount)
+    for name, amount in init_peaks.items():
+        effective[name] = max(effective.get(name, 0), amount)
     return effective
 
 
 def _add(total: dict[str, int | Fraction], held: Mapping[str, Held]) -> None:
     for name, one in held.items():
-        amount = one.devices if one.part is _ONE else one.devices * one.part
-        total[name] = total.get(name, 0) + amount
+        total[name] = total.get(name, 0) + _amount(one)
+
+
+def _amount(one: Held) -> int | Fraction:
+    return one.devices if one.part is _ONE else one.devices * one.part
 
 
 def _together(name: str, held: Mapping[str, Held]) -> ContainerGpus:

@@ -155,7 +155,7 @@ def _counted(
 ) -> tuple[PodGpus, Count]:
     """The GPUs of the pod's own resources."""
     cards = cards_of(pod, rule, catalogue).known
-    counted = count(pod, Reading(cards, catalogue, devices_of_nodes(pod, rule), extra, [], []))
+    counted = count(pod, Reading(cards, catalogue, devices_of_nodes(pod, rule), extra, [], {}))
     if counted.resources and not counted.resources.isdisjoint(names.OTHER_VENDORS):
         cards = ()
     gpus = PodGpus(
