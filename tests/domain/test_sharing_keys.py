@@ -64,3 +64,11 @@ def test_a_near_miss_is_told_with_the_key_that_was_meant(place: str, key: str, m
 )
 def test_other_keys_get_no_warning(place: str, key: str) -> None:
     assert near_misses(pod_of(document_of({"metadata": {place: {key: "1"}}}))) == ()
+
+
+@pytest.mark.parametrize("place", ["annotations", "labels"])
+def test_a_pod_of_nothing_but_near_misses_costs_no_more_than_some(place: str) -> None:
+    """Labels have no limit in number, and a tenant's request may be 3 MiB of them."""
+    entries = {f"gpu-fractio{number}": "1" for number in range(1000)}
+    warnings = near_misses(pod_of(document_of({"metadata": {place: entries}})))
+    assert 10 < len(warnings) < 100

@@ -30,6 +30,10 @@ _LONGEST_KEY = 80
 """Nothing longer resembles a name of ours; keeps difflib cheap."""
 
 
+_MOST_KEYS = 64
+"""So many suspicious keys are looked at, no more: each costs difflib a while, and labels have no limit in number."""
+
+
 def near_misses(pod: Pod) -> tuple[str, ...]:
     """One warning for each such key, naming the key that was probably meant."""
     found: list[str] = []
@@ -41,12 +45,16 @@ def near_misses(pod: Pod) -> tuple[str, ...]:
 
 
 def _look(entries: Mapping[str, str], found: list[str], *, label: bool) -> None:
+    looked_at = 0
     for key in entries:
         # Substring tests keep every other key at no cost.
         if "toll" in key or "gate" in key or "gpu" in key or "GPU" in key or "Gpu" in key or key.startswith(MIG_PREFIX):
             warning = _warning(key, label=label)
             if warning is not None:
                 found.append(warning)
+            looked_at += 1
+            if looked_at == _MOST_KEYS:
+                break
 
 
 def _warning(key: str, *, label: bool) -> str | None:
