@@ -276,7 +276,7 @@ SHARING = [
     ("scheme: TimeSlicing, replicas: 4, resource: gpu", "resource", ["an extended resource name"]),
     ("scheme: MIG, gpu: a100", "gpu", ["'a100' is no gpu of the catalogue"]),
     ("scheme: MIG, gpu: a100-80g", "gpu", ["did you mean a100-80gb?"]),
-    ("scheme: MIG, gpu: h100", "gpu", ["did you mean h100-"]),
+    ("scheme: MIG, gpu: h100", "gpu", ["did you mean h100-80gb?"]),
     ("scheme: MIG, gpu: 100", "gpu", ["the number 100", "the name of a GPU"]),
     ("scheme: MIG, mps: true", "mps", ["unknown key"]),
     ("scheme: KAI, tolerations: []", "tolerations", ["found an empty list"]),

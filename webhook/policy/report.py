@@ -148,7 +148,8 @@ def quoted(text: str) -> str:
 
 def nearest(name: str, known: Iterable[str]) -> str | None:
     """The known name that somebody who wrote `name` most likely meant, or None."""
-    by_folded = {candidate.casefold(): candidate for candidate in known}
+    # Sorted, for names often come as a set: the same file gets the same hint every time.
+    by_folded = {candidate.casefold(): candidate for candidate in sorted(known)}
     folded = name[:_SHOWN_CHARACTERS].casefold()
     # `h100` means h100-80gb, though h200 differs from it by fewer letters.
     longer = [candidate for candidate in by_folded if len(folded) > 2 and candidate.startswith(folded)]
