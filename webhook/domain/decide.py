@@ -225,8 +225,8 @@ def _broken_promises(pod: Pod, view: View, plan: Plan) -> Iterator[Refusal]:
         else:
             yield Refusal(
                 Reason.NOT_MUTATED,
-                f"Tollgate's mutating webhook did not run on this pod (it fails open), not as it writes them: {what}; "
-                "create the pod again",
+                "Tollgate's mutating webhook did not run on this pod (it fails open): these fields are not as it "
+                f"writes them: {what}; create the pod again",
             )
     if view.kueue_present and plan.placement.awaits_kueue and keys.KUEUE_GATE not in pod.gates:
         yield Refusal(
