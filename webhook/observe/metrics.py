@@ -3,6 +3,7 @@
 Labels are bounded: operations, verdicts and reasons are enumerations, budgets come from the policy.
 """
 
+from collections import Counter as Tally
 from collections.abc import Callable, Iterable, Iterator
 from datetime import datetime
 
@@ -28,6 +29,9 @@ DURATION_BUCKETS_SECONDS = (0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 
 HOLD_BUCKETS_SECONDS = (1, 10, 60, 300, 900, 3600, 4 * 3600, 12 * 3600, 24 * 3600, 72 * 3600)
 """From a pod that waited for another to go, to one that waited over a weekend."""
 
+MAX_UNCOUNTED = 512
+"""Reviews are counted together, at a scrape or when so many have gathered: that costs them half."""
+
 UNANSWERED = "Unanswered"
 """The verdict label of a call that got no AdmissionReview; the reason label says which family of error."""
 
@@ -51,62 +55,69 @@ class Metrics:
     """What one server counts. `budgets` is asked at each scrape, so that no review pays for it."""
 
     def __init__(self, budgets: Callable[[], Iterable[BudgetNumbers]] = tuple) -> None:
-        self.registry = CollectorRegistry()
+        self._registry = CollectorRegistry()
         self._reviews = Counter(
             "tollgate_reviews",
             "Calls answered, by question, verdict and reason.",
             ["operation", "verdict", "reason"],
-            registry=self.registry,
+            registry=self._registry,
         )
         self._durations = Histogram(
             "tollgate_review_duration_seconds",
             "Time from the whole body read to the answer made.",
             ["operation"],
             buckets=DURATION_BUCKETS_SECONDS,
-            registry=self.registry,
+            registry=self._registry,
         )
         self._holds = Histogram(
             "tollgate_hold_duration_seconds",
             "How long pods that had to wait were held, from their creation until there was room.",
             ["budget"],
             buckets=HOLD_BUCKETS_SECONDS,
-            registry=self.registry,
+            registry=self._registry,
         )
         self._panics = Counter(
             "tollgate_panics",
             "Calls that met a bug and got HTTP 500; the log has each by its id.",
-            registry=self.registry,
+            registry=self._registry,
         )
         self._policy_valid = Gauge(
             "tollgate_policy_valid",
             "1 if the newest policy is in force, 0 if the last good one is.",
-            registry=self.registry,
+            registry=self._registry,
         )
         self._policy_info = Gauge(
-            "tollgate_policy_info", "The policy in force, by its short hash.", ["hash"], registry=self.registry
+            "tollgate_policy_info", "The policy in force, by its short hash.", ["hash"], registry=self._registry
         )
         self._certificate_expiry = Gauge(
             "tollgate_certificate_expiry_timestamp_seconds",
             "When a certificate in use ends.",
             ["role"],
-            registry=self.registry,
+            registry=self._registry,
         )
-        ProcessCollector(registry=self.registry)
-        self.registry.register(_Budgets(budgets))
-        self._review_children: dict[tuple[str, str, str], Counter] = {}
-        self._duration_children: dict[str, Histogram] = {}
+        ProcessCollector(registry=self._registry)
+        self._registry.register(_Budgets(budgets))
+        self._uncounted: list[tuple[str, str, str, float]] = []
+
+    @property
+    def registry(self) -> CollectorRegistry:
+        """The registry with everything counted that was recorded until now."""
+        self._count()
+        return self._registry
 
     def reviewed(self, operation: str, verdict: str, reason: str, duration_seconds: float) -> None:
-        """One call was answered. The children are kept: looking them up by label costs more than counting."""
-        key = (operation, verdict, reason)
-        count = self._review_children.get(key)
-        if count is None:
-            count = self._review_children[key] = self._reviews.labels(*key)
-        count.inc()
-        duration = self._duration_children.get(operation)
-        if duration is None:
-            duration = self._duration_children[operation] = self._durations.labels(operation)
-        duration.observe(duration_seconds)
+        """One call was answered."""
+        self._uncounted.append((operation, verdict, reason, duration_seconds))
+        if len(self._uncounted) >= MAX_UNCOUNTED:
+            self._count()
+
+    def _count(self) -> None:
+        uncounted, self._uncounted = self._uncounted, []
+        for labels, times in Tally(review[:3] for review in uncounted).items():
+            self._reviews.labels(*labels).inc(times)
+        durations = {operation: self._durations.labels(operation) for operation in {review[0] for review in uncounted}}
+        for operation, _, _, duration_seconds in uncounted:
+            durations[operation].observe(duration_seconds)
 
     def unanswered(self, operation: str, reason: str) -> None:
         """A call got an HTTP error instead of an AdmissionReview."""
