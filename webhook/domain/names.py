@@ -17,6 +17,8 @@ _DNS_LABEL = re.compile(r"[a-z0-9](?:[-a-z0-9]*[a-z0-9])?", re.ASCII)
 _DNS_SUBDOMAIN = re.compile(r"[a-z0-9](?:[-a-z0-9]*[a-z0-9])?(?:\.[a-z0-9](?:[-a-z0-9]*[a-z0-9])?)*", re.ASCII)
 _NAME = re.compile(r"(?:[A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]", re.ASCII)
 
+_PLAIN: Final = "abcdefghijklmnopqrstuvwxyz0123456789-"
+
 T = TypeVar("T")
 
 
@@ -38,7 +40,6 @@ class Remembered(Generic[T]):
 
 
 _LABELS = Remembered[str]()
-_SUBDOMAINS = Remembered[str]()
 QUALIFIED_NAMES: Final = Remembered[str]()
 LABEL_VALUES: Final = Remembered[str]()
 
@@ -64,13 +65,10 @@ def dns_label_fault(text: str) -> str:
 
 def dns_subdomain_fault(text: str) -> str:
     """A pod name: DNS labels joined by dots, at most 253 characters."""
-    if text in _SUBDOMAINS.members:
-        return ""
+    if 0 < len(text) <= SUBDOMAIN_LENGTH and not text.strip(_PLAIN) and text[0] != "-" != text[-1]:
+        return ""  # nearly all: every pod has a name of its own, so remembering names would not help
     allowed = "a DNS subdomain (lower-case letters, digits, '-' and '.', starting and ending with a letter or digit)"
-    fault = _fault(text, SUBDOMAIN_LENGTH, _DNS_SUBDOMAIN, allowed)
-    if not fault:
-        _SUBDOMAINS.add(text)
-    return fault
+    return _fault(text, SUBDOMAIN_LENGTH, _DNS_SUBDOMAIN, allowed)
 
 
 def qualified_name_fault(text: str) -> str:
