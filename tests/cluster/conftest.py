@@ -110,6 +110,14 @@ def fresh_cluster(assets: Assets, pytestconfig: pytest.Config) -> Iterator[Clust
         yield started
 
 
+@pytest.fixture(scope="module")
+def own_cluster(assets: Assets, pytestconfig: pytest.Config) -> Iterator[Cluster]:
+    """As `cluster`, for one module: its nodes alone tell where pods land, and what it adds takes nobody's pods."""
+    with _started(assets, pytestconfig) as started:
+        started.need("controllers", "scheduler", "kwok")
+        yield started
+
+
 @pytest.fixture
 def namespace(cluster: Cluster) -> str:
     """A new namespace."""

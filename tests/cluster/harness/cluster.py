@@ -148,11 +148,15 @@ class Cluster:
         return self._accounts.by_certificate(f"system:node:{node}", [NODES_GROUP])
 
     def add_node(
-        self, name: str, resources: Mapping[str, str] | None = None, labels: Mapping[str, str] | None = None
+        self,
+        name: str,
+        resources: Mapping[str, str] | None = None,
+        labels: Mapping[str, str] | None = None,
+        taints: Sequence[Mapping[str, str]] = (),
     ) -> str:
         """A fake node with these resources beside cpu, memory and pods; waits until it is Ready."""
         self.need("kwok")
-        self.admin.api.create(nodes.node(name, resources, labels))
+        self.admin.api.create(nodes.node(name, resources, labels, taints))
         wait_for(f"node {name} is Ready", lambda: has_condition(self.admin.api.get(NODE, name), "Ready"))
         return name
 
@@ -170,14 +174,16 @@ class Cluster:
             self._kueue.feature_gates = dict(gates)
             self.components["kueue"].restart()
 
-    def start_karpenter(self, instance_types: Sequence[Mapping[str, Any]]) -> None:
+    def start_karpenter(
+        self, instance_types: Sequence[Mapping[str, Any]], taints: Sequence[Mapping[str, str]] = ()
+    ) -> None:
         """Karpenter with one NodePool over these (`karpenter.instance_type`). Its nodes come and go through kwok."""
         self.need("scheduler", "controllers", "kwok")
         program, files = self._assets.get("karpenter"), self._assets.files("karpenter")
         karpenter.set_up(self.admin.api, files)
         account = self.service_account(karpenter.NAMESPACE, karpenter.SERVICE_ACCOUNT)
         self._launch("karpenter", karpenter.karpenter(program, self.run, account, instance_types))
-        for document in karpenter.node_pool():
+        for document in karpenter.node_pool(taints):
             self.admin.api.apply(document)
 
     def start_tollgate(self, policy: str | Path, *flags: str, servers: int = 1, install: bool = True) -> Tollgate:

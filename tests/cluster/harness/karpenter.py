@@ -59,8 +59,8 @@ def set_up(admin: Api, files: Path) -> None:
     wait_for("Karpenter's CRDs are established", lambda: all(_established(admin, name) for name in names))
 
 
-def node_pool(name: str = "gpus") -> Sequence[Object]:
-    """A NodePool over all instance types, and the class that it names."""
+def node_pool(taints: Sequence[Mapping[str, str]] = (), name: str = "gpus") -> Sequence[Object]:
+    """A NodePool over all instance types, whose nodes have these taints, and the class that it names."""
     reference = {"group": "karpenter.kwok.sh", "kind": "KWOKNodeClass", "name": name}
     requirement = {"key": "karpenter.sh/capacity-type", "operator": "In", "values": ["on-demand"]}
     return (
@@ -70,7 +70,13 @@ def node_pool(name: str = "gpus") -> Sequence[Object]:
             "kind": "NodePool",
             "metadata": {"name": name},
             "spec": {
-                "template": {"spec": {"nodeClassRef": reference, "requirements": [requirement]}},
+                "template": {
+                    "spec": {
+                        "nodeClassRef": reference,
+                        "requirements": [requirement],
+                        "taints": [dict(taint) for taint in taints],
+                    }
+                },
                 "disruption": {"consolidationPolicy": "WhenEmpty", "consolidateAfter": "Never"},
             },
         },

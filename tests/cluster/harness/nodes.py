@@ -1,6 +1,6 @@
 """Fake nodes: Node objects whose pods kwok makes run."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import yaml
@@ -52,7 +52,12 @@ def kwok(program: Path, files: Path, run: RunDirectory, account: Account) -> Pro
     return Program(name="kwok", command=command, ready=ready, ports={"server": 0})
 
 
-def node(name: str, resources: Mapping[str, str] | None = None, labels: Mapping[str, str] | None = None) -> Object:
+def node(
+    name: str,
+    resources: Mapping[str, str] | None = None,
+    labels: Mapping[str, str] | None = None,
+    taints: Sequence[Mapping[str, str]] = (),
+) -> Object:
     """A Node with these resources beside the usual ones."""
     amounts = {**_BASIC, **(resources or {})}
     return {
@@ -68,6 +73,7 @@ def node(name: str, resources: Mapping[str, str] | None = None, labels: Mapping[
                 **(labels or {}),
             },
         },
+        "spec": {"taints": [dict(taint) for taint in taints]},
         "status": {"allocatable": amounts, "capacity": amounts},
     }
 
