@@ -74,7 +74,7 @@ def mutated(draw: st.DrawFn) -> dict[str, Any]:
                 case "rename" if isinstance(parent, dict):
                     parent[draw(st.text(max_size=12))] = parent.pop(last)
                 case "double" if isinstance(parent, list):
-                    parent.append(copy.deepcopy(parent[int(last)]))
+                    parent.append(copy.deepcopy(parent[last]))
         except (KeyError, IndexError, TypeError):
             continue
     return value
