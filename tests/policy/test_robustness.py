@@ -74,8 +74,8 @@ def mutated(draw: st.DrawFn) -> dict[str, Any]:
                 case "rename" if isinstance(parent, dict):
                     parent[draw(st.text(max_size=12))] = parent.pop(last)
                 case "double" if isinstance(parent, list):
-                    parent.append(copy.deepcopy(parent[last]))
-        except (KeyError, IndexError, TypeError):
+                    parent.append(copy.deepcopy(parent[int(last)]))
+        except (KeyError, IndexError, TypeError, ValueError):
             continue
     return value
 
