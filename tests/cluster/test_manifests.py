@@ -53,6 +53,12 @@ def lines(documents: list[Object], outcome: str) -> list[str]:
     return said
 
 
+def generations(cluster: Cluster, documents: list[Object]) -> list[int | None]:
+    """How often the spec of each was changed, where the API server counts."""
+    places = [(kind(one), one["metadata"]["name"], one["metadata"].get("namespace")) for one in documents]
+    return [cluster.admin.api.get(*place)["metadata"].get("generation") for place in places]
+
+
 def told(done: Done) -> tuple[int, str, list[str]]:
     """Exit code, what was complained of, what was done."""
     return done.returncode, done.stderr, sorted(done.stdout.splitlines())
