@@ -66,6 +66,25 @@ def test_what_a_problem_pod_asks_for_itself_still_counts(row: Document) -> None:
         assert share.scheme is None
 
 
+@pytest.mark.parametrize(
+    ("second", "third"),
+    [
+        ({"nvidia.com/gpu.shared": 2}, {}),
+        ({"nvidia.com/gpu": 1}, {}),
+        ({"nvidia.com/gpu.shared": 1}, {"nvidia.com/gpu": 1}),
+    ],
+    ids=str,
+)
+def test_no_container_is_named_that_would_be_refused_too(second: dict[str, int], third: dict[str, int]) -> None:
+    row = {"rule": {"scheme": "TimeSlicing", "replicas": 4, "resource": "nvidia.com/gpu.shared"}}
+    containers = [
+        {"name": name, "resources": {"limits": limits}} for name, limits in (("a", {}), ("b", second), ("c", third))
+    ]
+    pod = {"metadata": {"annotations": {"gpu-fraction": "0.25"}}, "spec": {"containers": containers}}
+    (problem,) = expressed(document_of(pod), rule_of(row["rule"]), row).problems
+    assert problem.message.endswith("; remove the annotation or the resources")
+
+
 def holds_always(document: Document, share: Share, again: Share, after: Document) -> None:
     """The invariants of every share that is expressed."""
     assert again.problems == ()

@@ -7,6 +7,7 @@ overwritten.
 from collections.abc import Iterator, Mapping
 
 from webhook.domain import gpunames as names
+from webhook.domain import keys
 from webhook.domain.answers import Answer
 from webhook.domain.cards import has_terms, required_terms, required_values
 from webhook.domain.devices import amount_of
@@ -39,15 +40,31 @@ def contradictions(
     half = [name for name in own if agreeing and name not in limited]
     if not seen and not half:
         return
+    step = "remove the annotation or the resources"
+    holder = None if agreeing else _holder(pod, own, seen)
+    if holder is not None:
+        step = f"{step}, or name the container that has them in {keys.GPU_FRACTION_CONTAINER_NAME}: {holder.name}"
     gives = ", ".join(f"{name}: {quantity}" for name, quantity in answer.quantities) or "no resource"
     target = pod.containers[index].name
     found = "; ".join(seen) or f"only {', '.join(sorted(agreeing))} without {', '.join(half)}"
     yield Problem(
         Reason.CONTRADICTORY_SHARE,
         asked.field,
-        f"{asked} beside {found}: scheme {rule.scheme} gives the container {target} {gives}; "
-        "remove the annotation or the resources",
+        f"{asked} beside {found}: scheme {rule.scheme} gives the container {target} {gives}; {step}",
     )
+
+
+def _holder(pod: Pod, own: Mapping[str, int], seen: list[str]) -> Container | None:
+    """The one container that has all GPUs of the pod, and exactly what the share gives to another.
+
+    So it is where the share was meant for it, or where another webhook put a container in front of it after mutate.
+    """
+    for position, container in enumerate(pod.containers):
+        limits = (container.resources.limits if container.resources is not None else None) or {}
+        if own and own == {name: amount_of(limits[name]) for name in own if name in limits}:
+            path = f"spec.containers[{position}].resources."
+            return container if all(field.startswith(path) for field in seen) else None
+    return None
 
 
 def _gpu_quantities(
