@@ -153,6 +153,12 @@ class Tollgate:
         ]
         return int(sum(found))
 
+    def tokens_per_second(self, budget: str, kind: str = "reserved") -> int:
+        """What the live servers say of a budget: nominal, used, reserved or held."""
+        series = f'tollgate_budget_tokens_per_second{{budget="{budget}",kind="{kind}"}} '
+        lines = [line for server in self.servers if server.component.running for line in server.metrics().splitlines()]
+        return sum(int(float(line.removeprefix(series))) for line in lines if line.startswith(series))
+
     def stop(self) -> None:
         """Take the configurations away and end the servers, without draining."""
         try:
