@@ -460,7 +460,8 @@ def test_a_pod_whose_label_others_take_is_as_if_we_had_not_been_asked(
         answer = ana.api.try_create(gpu_pod("chat", deny))
     message = (
         "Tollgate's mutating webhook did not run on this pod (it fails open): these fields are not as it writes them: "
-        f"{LABEL_FIELD}; create the pod again"
+        f"{LABEL_FIELD}; create the pod again, and if that does not help, look for a webhook that sorts after "
+        "gpu-tollgate and takes them away"
     )
     assert (answer.status, answer.message) == (403, denied("validate", message))
     assert answer.body["details"]["causes"] == [{"reason": "NotMutated", "message": message}]

@@ -226,7 +226,8 @@ def _broken_promises(pod: Pod, view: View, plan: Plan) -> Iterator[Refusal]:
             yield Refusal(
                 Reason.NOT_MUTATED,
                 "Tollgate's mutating webhook did not run on this pod (it fails open): these fields are not as it "
-                f"writes them: {what}; create the pod again",
+                f"writes them: {what}; create the pod again, and if that does not help, look for a webhook that sorts "
+                "after gpu-tollgate and takes them away",
             )
     if view.kueue_present and plan.placement.awaits_kueue and keys.KUEUE_GATE not in pod.gates:
         yield Refusal(
