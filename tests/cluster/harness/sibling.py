@@ -4,7 +4,7 @@ import base64
 import json
 import ssl
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -24,8 +24,13 @@ Change = Callable[[Object], list[Object]]
 
 
 @contextmanager
-def sibling(admin: Api, folder: Path, name: str, namespace: str, change: Change) -> Iterator[None]:
-    """Asked once about each pod created in this namespace, before or after us as its name sorts."""
+def sibling(
+    admin: Api, folder: Path, name: str, namespace: str, change: Change, audit: Mapping[str, str] | None = None
+) -> Iterator[None]:
+    """Asked once about each pod created in this namespace, before or after us as its name sorts.
+
+    `audit` are the audit annotations of all its answers.
+    """
     authority = Authority("sibling CA")
     pair = authority.server(LOOPBACK)
     folder.mkdir()
@@ -33,7 +38,7 @@ def sibling(admin: Api, folder: Path, name: str, namespace: str, change: Change)
         (folder / file).write_bytes(content)
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(folder / "tls.crt", folder / "tls.key")
-    server = _Server(change)
+    server = _Server(change, audit or {})
     server.socket = context.wrap_socket(server.socket, server_side=True)
     thread = threading.Thread(target=server.serve_forever, args=(STOP_SECONDS,), name=name, daemon=True)
     thread.start()
@@ -75,9 +80,10 @@ def _is_asked(admin: Api, namespace: str, server: "_Server") -> bool:
 class _Server(ThreadingHTTPServer):
     daemon_threads = True
 
-    def __init__(self, change: Change) -> None:
+    def __init__(self, change: Change, audit: Mapping[str, str]) -> None:
         super().__init__((LOOPBACK, 0), _Handler)
         self.change = change
+        self.audit = audit
         self.asked = 0
 
 
@@ -87,7 +93,7 @@ class _Handler(BaseHTTPRequestHandler):
     def do_POST(self) -> None:
         request = json.loads(self.rfile.read(int(self.headers["Content-Length"])))["request"]
         self.server.asked += 1
-        response: Object = {"uid": request["uid"], "allowed": True}
+        response: Object = {"uid": request["uid"], "allowed": True, "auditAnnotations": dict(self.server.audit)}
         if patch := self.server.change(request["object"]):
             response |= {"patchType": "JSONPatch", "patch": base64.b64encode(json.dumps(patch).encode()).decode()}
         review = {"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "response": response}
